@@ -37,6 +37,7 @@ from engramlog.projections.writing.commands import (
     Command,
     Done,
     ReviewContent,
+    SetAttributes,
     SetMember,
 )
 from engramlog.replay.replication.state import ReplicaState, save_state
@@ -110,6 +111,11 @@ class Past(Life):
         else:
             self.take(step, 0)
         return self.node.log.head().position - before
+
+    def _set(self, step: Step, fact: str) -> SetAttributes:
+        """Leaves the classification, which is today's in the past too."""
+        changed = msgspec.structs.replace(step, private=False, pick=step.pick | 1)
+        return super()._set(changed, fact)
 
     def _ask(self, step: Step) -> None:
         """A recall that counts and leaves a receipt."""

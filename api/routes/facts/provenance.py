@@ -71,7 +71,7 @@ def provenance(call: Call, query: ProvenanceQuery) -> Provenance:
     view, moment = call.at(query)
     rights = call.narrowed(query.scope)
     reader = call.node.reader
-    slot = find(call, view, moment, call.segment("fact_id"), rights)
+    slot = find(call, view, moment, call.segment("fact_id"), rights.alone())
     root = reader.every_row([int(view.from_position[slot])])[0]
     found = walk(reader, view, root, rights, moment, depth=query.depth)
     rows = [each.row for each in found.ancestors if each.row is not None]

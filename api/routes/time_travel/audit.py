@@ -187,7 +187,7 @@ def trail_of_fact(call: Call, query: MomentQuery) -> list[TrailEntry]:
     """Who wrote and ended one fact."""
     view, moment = call.at(query)
     slot = existing(view.slot_of(call.segment("fact_id")), "fact_not_found")
-    trail = trail_of(view, call.authorization, moment, TrailFilters(slot=slot))
+    trail = trail_of(view, call.authorization.alone(), moment, TrailFilters(slot=slot))
     if not len(trail):
         raise plain("fact_not_found")
     entries = _entries(call, view, moment, trail.behind(None, len(trail)))

@@ -59,7 +59,7 @@ def _life(call: Call, query: LifeQuery) -> FactLife:
     view, moment = call.at(MomentQuery(as_of=query.as_of))
     slot = view.slot_of(call.segment("fact_id"))
     named: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
-    if slot is None or not len(known(view, call.authorization, moment, named)):
+    if slot is None or not len(known(view, call.authorization.alone(), moment, named)):
         return _erased_life(call, view, moment, query.limit)
     record = call.record(view, slot, moment)
     first = int(view.from_position[slot])

@@ -58,6 +58,25 @@ def test_each_level_is_for_its_readers(live: LiveNode, owner: str, other: str) -
     assert statuses == {owner: [200] * 4, other: [200, 200, 404, 404]}
 
 
+BY_ID = (
+    ("GET", "/v1/facts/{}"),
+    ("GET", "/v1/facts/{}/provenance"),
+    ("POST", "/v1/facts/{}/verify-cid"),
+    ("GET", "/v1/time-travel/facts/{}"),
+    ("GET", "/v1/audit/facts/{}"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), BY_ID)
+def test_a_secret_is_shown_by_its_id_to_its_source_alone(
+    live: LiveNode, owner: str, other: str, method: str, path: str
+) -> None:
+    narrow = live.mint("read", entity="agent:owner", sources=[], max_classification=1)
+    named = path.format(state(live, 3, owner))
+    answers = [live.call(method, named, key=key).status_code for key in (owner, narrow, other)]
+    assert answers == [200, 404, 404]
+
+
 def test_a_question_may_ask_for_less_but_never_for_secrets(
     live: LiveNode, owner: str, other: str
 ) -> None:
