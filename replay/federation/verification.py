@@ -14,20 +14,19 @@ from engramlog.eventlog.codec import (
 from engramlog.eventlog.event import Foreign, Header, Stored, UnknownPayload, Verified
 from engramlog.eventlog.identifiers import id_text, is_foreign
 from engramlog.eventlog.kinds import (
+    KINDS,
     REPLICATED,
-    DeltaApplied,
-    EpisodeRecorded,
     FactAsserted,
     ForeignFact,
     Payload,
     RefusedEvent,
-    SummaryRecorded,
 )
 from engramlog.eventlog.log import StreamHead
 from engramlog.eventlog.nesting import nests_deeper
 from engramlog.eventlog.signing import SignedHeads, signature_fault
 from engramlog.projections.cid import cid_of
 from engramlog.projections.tables.peers.peers import PeerRow
+from engramlog.projections.tables.peers.refused_events import is_misplaced
 from engramlog.projections.writing.content_rules import content_fault
 from engramlog.replay.federation.page import (
     PAGE_EVENTS_MAX,
@@ -104,7 +103,7 @@ def check_page(
     if len(page.statement.heads) != 1:
         raise PageFault("signature", "a page signs one head, that of its last event")
     check_statement(page.statement, peer)
-    partition = check_stream(stream, peer)
+    check_stream(stream, peer)
     erased = frozenset(page.erased)
     head = before
     instructs = peer.grants is not None and peer.grants.instructions
@@ -112,7 +111,7 @@ def check_page(
     refused: list[RefusedEvent] = []
     fact_ids: list[str] = []
     for event in page.foreign():
-        verified, due_us = _check_event(event, peer.node_id, partition, head, erased, now_us)
+        verified, due_us = _check_event(event, peer.node_id, stream, head, erased, now_us)
         header, payload = verified.header, verified.payload
         head = StreamHead(header.stream, header.stream_seq, event.hash)
         if due_us > now_us:
@@ -136,9 +135,8 @@ def check_page(
     return CheckedPage(tuple(events), tuple(refused), tuple(fact_ids))
 
 
-def check_stream(stream: str, peer: PeerRow) -> tuple[str, str]:
-    """The partition of a stream: ``("scope", name)`` or ``("garden", id)``. Raises PageFault
-    ``scope``: the stream is not the peer's, or not granted to it."""
+def check_stream(stream: str, peer: PeerRow) -> None:
+    """Raises PageFault ``scope``: the stream is not the peer's, or not granted to it."""
     parts = stream.removeprefix(f"{peer.node_id}/").split("/")
     own = stream.startswith(f"{peer.node_id}/") and len(parts) == 3
     if not own or not (parts[0].isascii() and parts[0].isdigit()):
@@ -151,13 +149,12 @@ def check_stream(stream: str, peer: PeerRow) -> tuple[str, str]:
     )
     if not allowed:
         raise PageFault("scope", f"{stream} is not granted to {peer.node_id}")
-    return kind, name
 
 
 def _check_event(
     event: Foreign,
     node_id: str,
-    partition: tuple[str, str],
+    stream: str,
     before: StreamHead | None,
     erased: frozenset[bytes],
     now_us: int,
@@ -181,6 +178,8 @@ def _check_event(
         raise PageFault("chain", fault)
     if header.origin != node_id:
         raise PageFault("scope", f"{where}: its origin is {header.origin}")
+    if header.stream != stream:
+        raise PageFault("scope", f"{where} is none of {stream}")
     if is_foreign(header.event_id, node_id):
         raise PageFault("scope", f"{where}: its id {id_text(header.event_id)} is of another origin")
     if header.causation_id is not None and len(header.causation_id) != EVENT_ID_BYTES:
@@ -188,7 +187,7 @@ def _check_event(
     if header.schema_version > SCHEMA_VERSION_MAX:
         raise PageFault("malformed", f"{where}: no schema has version {header.schema_version}")
     due_us = _due_us(header, where, now_us)
-    payload = None if event.payload is None else _read(header, event.payload, partition, where)
+    payload = None if event.payload is None else _read(header, event.payload, where)
     return Verified(event, header, payload), due_us
 
 
@@ -214,32 +213,17 @@ def _is_instruction(payload: Payload | UnknownPayload | None) -> bool:
     return isinstance(payload, FactAsserted) and payload.value.interpret_as == "instruction"
 
 
-def _read(
-    header: Header, data: bytes, partition: tuple[str, str], where: str
-) -> Payload | UnknownPayload:
+def _read(header: Header, data: bytes, where: str) -> Payload | UnknownPayload:
     """An event's payload."""
+    if header.kind in KINDS and header.kind not in REPLICATED:
+        raise PageFault("kind", f"{where}: {header.kind} never leaves its node")
     try:
         payload = decode_payload(header, data)
     except UNREADABLE as fault:
         raise PageFault("malformed", f"{where}: {fault}") from fault
-    if isinstance(payload, UnknownPayload):
-        return payload
-    if header.kind not in REPLICATED:
-        raise PageFault("kind", f"{where}: {header.kind} never leaves its node")
-    _check_place(payload, partition, where)
+    if isinstance(payload, Payload) and is_misplaced(header, payload):
+        raise PageFault("scope", f"{where}: it belongs to another scope or garden")
     return payload
-
-
-def _check_place(payload: Payload, partition: tuple[str, str], where: str) -> None:
-    kind, name = partition
-    if isinstance(payload, FactAsserted | EpisodeRecorded | DeltaApplied | SummaryRecorded):
-        inside = (
-            payload.garden_id == name
-            if kind == "garden"
-            else (payload.scope, payload.garden_id) == (name, None)
-        )
-        if not inside:
-            raise PageFault("scope", f"{where}: it belongs to another scope or garden")
 
 
 def _content_fault(header: Header, payload: Payload, own_id: str) -> str | None:

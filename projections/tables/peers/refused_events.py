@@ -1,7 +1,8 @@
 """Events of peers that break a rule: kept and chained, but without meaning here.
 
 The receipt of their page lists them (``PeerPageReceived.refused``) and precedes them, so later
-rules do not change the meaning of a log.
+rules do not change the meaning of a log. ``is_misplaced`` holds besides for what no rule could read
+when it came: events of a later release than this node then ran.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,8 +11,15 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import PeerPageReceived
+from engramlog.eventlog.event import Header, Recorded, fact_partition
+from engramlog.eventlog.kinds import (
+    REPLICATED,
+    DeltaApplied,
+    EpisodeRecorded,
+    FactAsserted,
+    PeerPageReceived,
+    SummaryRecorded,
+)
 from engramlog.projections.tables.database import query, query_one, query_value
 from engramlog.projections.tables.projector import SmallPart
 from engramlog.projections.tables.struct_rows import rows_as
@@ -37,9 +45,19 @@ def refused_places(event: Recorded) -> list[Place]:
     return [(page.stream, each.stream_seq) for each in page.refused]
 
 
+def is_misplaced(header: Header, payload: object) -> bool:
+    """Whether an event is in a stream that may not hold it: of a kind that never leaves its node,
+    or of another scope or garden."""
+    if header.kind not in REPLICATED:
+        return True
+    if not isinstance(payload, FactAsserted | EpisodeRecorded | DeltaApplied | SummaryRecorded):
+        return False
+    return not header.stream.endswith(f"/{fact_partition(payload.scope, payload.garden_id)}")
+
+
 def meaning(events: Sequence[Recorded], is_refused: Callable[[Place], bool]) -> Sequence[Recorded]:
-    """Events without those that a receipt refuses, including receipts among ``events``.
-    ``is_refused``: the refusals of earlier receipts."""
+    """Events without those of peers that are misplaced, or that a receipt refuses, including
+    receipts among ``events``. ``is_refused``: the refusals of earlier receipts."""
     if {event.peer for event in events} <= _OWN:
         return events
     fresh: set[Place] = set()
@@ -49,7 +67,7 @@ def meaning(events: Sequence[Recorded], is_refused: Callable[[Place], bool]) -> 
             fresh.update(refused_places(event))
         else:
             place = (event.header.stream, event.header.stream_seq)
-            if place in fresh or is_refused(place):
+            if place in fresh or is_refused(place) or is_misplaced(event.header, event.payload):
                 continue
         kept.append(event)
     return kept

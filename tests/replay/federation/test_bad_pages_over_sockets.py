@@ -148,7 +148,7 @@ def test_a_bad_page_holds_its_stream_and_no_other(
         ({"event_id": b"short"}, "chain"), ({"prev_hash": b"p" * 32}, "chain"),
         ({"payload_hash": b"p" * 32}, "chain"), ({"actor": "a" * 20_000}, "oversized"),
         ({"causation_id": b"short"}, "malformed"), ({"causation_id": b""}, "malformed"),
-        ({"kind": "peer_declared", "schema_version": 1}, "malformed"),
+        ({"kind": "peer_declared", "schema_version": 1}, "kind"),
         ({"kind": "fact_retracted", "schema_version": 1}, "malformed"),
         ({"schema_version": 65_536}, "malformed"), ({"schema_version": 2**64 - 1}, "malformed"),
         ({"kind": "fact_dreamt", "schema_version": 2**63}, "malformed"),
@@ -219,6 +219,15 @@ def test_an_event_id_of_ours_holds_the_stream_that_claims_it(live: LiveNode, hos
     sound(live)
 
 
+def test_an_event_of_another_stream_than_asked_for_holds_it(live: LiveNode, hostile: Make) -> None:
+    peer = hostile()
+    peer.forger.state("not granted", "public", stream=peer.forger.stream("company"))
+    peer_id = peer.befriend(live, scopes=["public"])
+    assert until(lambda: held(live, peer_id))["public"].startswith("scope:")
+    assert not [name for name in live.node.log.stream_heads() if name.startswith(peer.forger.id)]
+    sound(live)
+
+
 def test_one_fact_id_for_two_facts_of_a_page_holds_the_stream(
     live: LiveNode, hostile: Make
 ) -> None:
@@ -234,7 +243,7 @@ def test_one_fact_id_for_two_facts_of_a_page_holds_the_stream(
 
 @pytest.mark.parametrize(
     ("kind", "version"),
-    [("fact_dreamt", 1), ("fact_asserted", 99), ("peer_declared", 65_535)],
+    [("fact_dreamt", 1), ("fact_asserted", 99), ("fact_dreamt", 65_535)],
 )
 def test_kinds_and_versions_of_later_releases_are_kept_chained_and_reported(
     live: LiveNode, hostile: Make, kind: str, version: int
