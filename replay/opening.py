@@ -11,7 +11,7 @@ from engramlog.eventlog.log import EventLog, holds_event
 from engramlog.projections.image.files import ImageFiles, KeptImages
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.tables.database import open_reader, remove_database
-from engramlog.projections.tables.file_state import file_state
+from engramlog.projections.tables.file_state import file_state, newly_known
 from engramlog.projections.tables.storage_faults import DAMAGED
 from engramlog.projections.tables.store import (
     ProjectionStore,
@@ -114,7 +114,9 @@ def _rebuild_reason(store: ProjectionStore, log: EventLog) -> str | None:
     if store.halted:
         name, why = next(iter(sorted(store.halted.items())))
         return f"projector {name} is halted: {why}"
-    return None if belongs_to(store, log) else "they were made from another log"
+    if not belongs_to(store, log):
+        return "they were made from another log"
+    return newly_known(store.db)
 
 
 def views_reach(data: HeldDirectory) -> int:

@@ -14,7 +14,7 @@ from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_reader, remove_database
 from engramlog.projections.tables.digest import TableDigests, digest_tables
-from engramlog.projections.tables.file_state import file_state, other_versions
+from engramlog.projections.tables.file_state import file_state, newly_known, other_versions
 from engramlog.projections.tables.store import current_generation
 
 FORMAT = 1
@@ -128,6 +128,7 @@ def file_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
             return "its file is not as it was written"
         with closing(open_reader(path)) as db:
             state = file_state(db)
+            unread = newly_known(db)
             digests = digest_tables(db) if rows else None
     except FileNotFoundError:
         return "its file is missing"
@@ -136,8 +137,8 @@ def file_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
     stands = (state.position, state.hash.hex(), state.versions)
     if stands != (snapshot.position, snapshot.hash, snapshot.versions) or state.halted:
         return "its tables are at another position than it says"
-    if digests is None:
-        return None
+    if unread is not None or digests is None:
+        return unread
     wrong = differing(snapshot, digests)
     if wrong or digests.local != snapshot.digest:
         return f"the digests of its tables are other ones: {', '.join(wrong)}"

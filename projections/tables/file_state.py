@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import apsw
 from msgspec import Struct
 
+from engramlog.eventlog.kinds import SCHEMA_VERSIONS
 from engramlog.projections.tables.database import query, query_one
-from engramlog.projections.tables.registry import PROJECTORS
+from engramlog.projections.tables.registry import KNOWN_KINDS, PROJECTORS
 
 
 class FileState(Struct, frozen=True):
@@ -47,3 +48,14 @@ def other_versions(made: Mapping[str, int]) -> list[str]:
     return sorted(
         name for name in made.keys() | wanted.keys() if made.get(name) != wanted.get(name)
     )
+
+
+def newly_known(db: apsw.Connection) -> str | None:
+    """Says which events the release that made a file ignored, and this one knows; None if none."""
+    rows = query(db, "SELECT DISTINCT kind, schema_version FROM unknown_events ORDER BY 1, 2")
+    known = [
+        f"{kind} {version}"
+        for kind, version in rows
+        if kind in KNOWN_KINDS and version <= SCHEMA_VERSIONS.get(kind, 0)
+    ]
+    return f"an earlier release ignored what this one reads: {', '.join(known)}" if known else None

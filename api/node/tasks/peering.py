@@ -20,6 +20,7 @@ from engramlog.projections.http_exchange import AnswerLimits
 from engramlog.projections.tables.peers.peers import PeerRow, load_peer_streams
 from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere
 from engramlog.projections.writing.commands import Command, WriteAnswer
+from engramlog.projections.writing.peer_commands import TakeForeignEnds
 from engramlog.projections.writing.submission import WriterBusy, WriterClosed, WriterDegraded
 from engramlog.replay.federation.declaration import SHARED_SCOPES
 from engramlog.replay.federation.page import PageFault
@@ -257,6 +258,9 @@ class _Replaying(threading.Thread):
             due_seconds = (self._due_us - self._node.clock.now_us()) / 1_000_000
             wait = max(BACKOFF_SECONDS_MIN, min(wait, due_seconds))
         self._source.wait_seconds = wait
+        if not self._state.rounds:
+            # A killed node left them, or an earlier release that could not read them.
+            self._submit([TakeForeignEnds()])
         pulled = pull(self._source, self._here(), row, known, pages_max=PAGES_A_ROUND)
         self._state.rounds += 1
         self._state.pages += pulled.pages
