@@ -254,9 +254,7 @@ def _check_cid(row: FactRow) -> None:
 async def verify_cid(call: Call) -> CidCheck:
     """Whether a stored fact still hashes to its content id."""
     view = call.view()
-    slot = find(
-        call, view, call.moment(view), call.segment("fact_id"), call.authorization.alone()
-    )
+    slot = find(call, view, call.moment(view), call.segment("fact_id"), call.authorization.alone())
     row = call.node.reader.every_row([int(view.from_position[slot])])[0]
     computed = row.computed_cid()
     reason = None
