@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engramlog.projections.columns.numbered_texts import FactIds, SaidValues
 from engramlog.projections.sealed_sections import open_sections, write_sections
 from engramlog.projections.text_table import TextTable, key_of, table_sections
 from tests.worlds.replaying import QUICK
@@ -36,6 +37,23 @@ def test_numbers_and_texts_lead_to_each_other_and_gaps_to_nothing(
     assert table.texts_held == len([text for text in left if text])
     assert table.number(b"") is None
     assert table.number(key_of("longer than all of them")) is None
+
+
+def test_ids_and_values_that_are_forgotten_are_absent_although_a_table_has_them(
+    tmp_path: Path,
+) -> None:
+    ids, values = FactIds(), SaidValues()
+    ids.rest(again(tmp_path / "ids", TextTable(), ["one", "two"], set()))
+    ids["three"], ids["four"] = 2, 3
+    del ids["two"], ids["four"]
+    assert [ids.get(each) for each in ("one", "two", "three", "four")] == [0, None, 2, None]
+    assert (dict(ids.items()), len(ids)) == ({"one": 0, "three": 2}, 2)
+    values.rest(again(tmp_path / "values", TextTable(), ["0red", "0green"], set()))
+    values.add("string", "blue")
+    values.forget([1, 2])
+    named = [values.number("string", each) for each in ("red", "green", "blue")]
+    assert (named, values[:]) == ([0, None, None], ["red", "", ""])
+    assert values.add("string", "green") == 3  # a number once forgotten is not used again
 
 
 NAMES = st.lists(

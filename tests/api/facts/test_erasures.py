@@ -246,6 +246,23 @@ def test_a_legal_hold_forbids_erasing_and_lets_go(live: LiveNode, held: str) -> 
     assert erase(live, fact_ids=[fact["id"]])["status"] == "clean"
 
 
+@pytest.mark.parametrize("kind", ["fact_id", "entity"])
+def test_one_hold_neither_replaces_another_nor_takes_it_along(live: LiveNode, kind: str) -> None:
+    facts = [live.state(entity=f"user:{name}") for name in ("ann", "bob")]
+    targets = [fact["id"] if kind == "fact_id" else fact["entity"] for fact in facts]
+    for target in targets:
+        admin_call(live, "PUT", "/v1/legal-holds", json={kind: target, "reason": "a lawsuit"})
+    holds = admin_call(live, "GET", "/v1/legal-holds").json()["holds"]
+    assert [each["target"] for each in holds] == targets[::-1]
+    freed = {kind: targets[0], "held": False, "reason": "settled"}
+    assert admin_call(live, "PUT", "/v1/legal-holds", json=freed).status_code == 200
+    (left,) = admin_call(live, "GET", "/v1/legal-holds").json()["holds"]
+    assert left["target"] == targets[1]
+    held = admin_call(live, "POST", "/v1/erasures", json={"fact_ids": [facts[1]["id"]]})
+    assert (held.status_code, held.json()["detail"]["code"]) == (423, "legal_hold")
+    assert erase(live, fact_ids=[facts[0]["id"]])["status"] == "clean"
+
+
 def test_a_repeated_request_does_not_bring_it_back(live: LiveNode) -> None:
     body = {
         "entity": ALICE,

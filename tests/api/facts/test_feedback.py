@@ -47,6 +47,8 @@ def test_named_facts_count_once_a_recall(live: LiveNode) -> None:
     assert give(live, receipt_id=recall(live)["receipt_id"], cited=[one]).status_code == 200
     assert give(live, cited=[one, one]).status_code == 200
     assert counts(live, one) == (3, 0)
+    assert give(live, rejected=[two]).json()["position"] == live.node.log.head().position
+    assert counts(live, two) == (0, 2)
 
 
 def test_the_answers_text_shows_the_cited_facts(live: LiveNode) -> None:

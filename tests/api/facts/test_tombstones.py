@@ -128,6 +128,7 @@ def test_the_note_of_a_resolution_is_hidden_with_its_facts(live: LiveNode) -> No
     body = {"winning_fact_id": one["id"]}
     path = f"/v1/conflicts/{conflict['conflict_id']}/resolve"
     note = live.call("POST", path, json=body).json()["resolution_fact_id"]
+    bury(live, scope="team")  # not where the facts are
     assert SECRET in str(listed(live, entity=f"stigmem:resolution:{conflict['conflict_id']}"))
     bury(live)
     assert live.call("GET", f"/v1/facts/{note}").status_code == 404

@@ -13,6 +13,7 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import ConsolidationRan
 from engramlog.projections.moment import parse_instant
 from engramlog.projections.writing.commands import EraseFacts
+from engramlog.projections.writing.memory_commands import ApplyDeltas, Consolidate
 from tests.worlds.live import LiveNode
 from tests.worlds.memory_requests import apply, delta, facts, objects, put
 from tests.worlds.waiting import until
@@ -230,6 +231,28 @@ def test_words_erased_while_a_run_reads_them_become_no_fact(
     assert run(live)["applied"] == 1
     assert objects(live, user="user:ann") == []
     assert objects(live, user="Bo") == ["Graz"]
+
+
+def test_of_two_runs_that_read_the_same_episodes_one_writes(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule(live)
+    lives(live, "ep-1", "Graz")
+    emit, head = consolidator.emit, live.node.log.head().position
+    another = Consolidate(
+        apply=ApplyDeltas(scope="local", proposals=()),
+        run=ConsolidationRan("classifier", "run-of-another-node", 0, head, at_us=0),
+        expected=0,
+    )
+
+    def run_then_emit(*given: Any) -> Any:
+        live.node.write(another)
+        return emit(*given)
+
+    monkeypatch.setattr(consolidator, "emit", run_then_emit)
+    assert run(live)["raced"]
+    assert [each.run_id for each in ran(live)] == ["run-of-another-node"]
+    assert objects(live) == []
 
 
 def test_users_do_not_replace_each_others_facts(live: LiveNode) -> None:

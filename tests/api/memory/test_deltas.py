@@ -8,6 +8,7 @@ import pytest
 from engramlog.projections.episodes.reading_deltas import memory_facts_at
 from engramlog.projections.moment import LIVE
 from tests.worlds.counted_work import sql_work
+from tests.worlds.garden_requests import made
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.memory_requests import apply, delta, facts, objects
 
@@ -135,6 +136,8 @@ def test_every_reason_of_a_conflict(live: LiveNode) -> None:
     assert refusal(live, update("f-1", expected_version=2)) == (409, "stale_version")
     rival = delta("add", id="f-7", object="coffee")
     assert refusal(live, rival, single_valued=["drinks"]) == (409, "contradiction")
+    both = [delta("add", id=name, object=name, predicate="wears") for name in ("hat", "cap")]
+    assert refusal(live, *both, single_valued=["wears"]) == (409, "contradiction")
     assert objects(live, agent="rag") == ["tea"]
 
 
@@ -243,6 +246,22 @@ def test_facts_of_others_are_neither_read_nor_replaced(serve: Callable[..., Live
     assert apply(live, delta("add", id="f-2"), scope="team", key=reader).status_code == 403
     ended = delta("delete", replaces=["f-1"])
     assert refusal(live, ended, scope="local", key=local) == (409, "missing")
+
+
+def test_facts_of_a_garden_are_its_members_alone(serve: Callable[..., LiveNode]) -> None:
+    live = serve(auth_required=True)
+    member, other = live.key_of("member"), live.key_of("other")
+    garden = made(live, member, scope="team")
+    place = {"scope": "team", "garden_id": "ops"}
+    answer = apply(live, delta("add", id="f-1"), key=member, **place)
+    (done,) = answer.json()["results"]
+    path = f"/v1/facts/{done['fact_id']}"
+    assert live.call("GET", path, key=member).json()["garden_id"] == garden["id"]
+    assert live.call("GET", path, key=other).status_code == 404
+    assert objects(live, key=member, scope="team") == ["tea"]
+    assert facts(live, key=other, scope="team") == []
+    refused = apply(live, delta("add", id="f-2"), key=other, **place)
+    assert refused.status_code == 404
 
 
 def test_no_caller_states_in_the_name_of_another(serve: Callable[..., LiveNode]) -> None:

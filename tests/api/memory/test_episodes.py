@@ -127,6 +127,19 @@ def test_a_batch_is_recorded_in_order_and_pages_continue(live: LiveNode) -> None
     assert (again.status_code, again.json()["known"]) == (200, 6)
 
 
+def test_a_batch_that_repeats_an_id_records_it_once_or_is_refused(live: LiveNode) -> None:
+    one = {"user": "Alice", "session": "S1", "agent": "rag", "content": "hello", "id": "ep-1",
+           "timestamp": "2026-01-01T00:00:00Z"}  # fmt: skip
+    other = {**one, "content": "bye"}
+    answer = live.call("POST", "/v1/episodes/batch", json={"episodes": [one, other]})
+    assert answer.status_code == 409
+    assert answer.json()["detail"]["code"] == "episode_conflict"
+    assert ids(live, user="Alice") == []
+    answer = live.call("POST", "/v1/episodes/batch", json={"episodes": [one, one]})
+    assert (answer.json()["recorded"], answer.json()["known"]) == (1, 1)
+    assert ids(live, user="Alice") == ["ep-1"]
+
+
 def test_accesses_are_events_and_the_past_does_not_know_them(live: LiveNode) -> None:
     made = put(live, id="ep-1")
     before = live.node.log.head().position

@@ -77,6 +77,17 @@ def test_a_name_that_another_source_used_is_free(shared: Shared, earlier: str) -
     assert shared.said() == {(MAX, "poison"), (ANN, "milk")}
 
 
+def test_a_name_that_only_a_fact_above_the_caller_has_is_missing(shared: Shared) -> None:
+    (secret,) = shared.apply(shared.max, delta("add", id="f", object="hemlock"))
+    path = f"/v1/facts/{secret['fact_id']}/attributes"
+    answer = shared.live.call("PATCH", path, key=shared.max, json={"classification": 2})
+    assert answer.status_code == 200, answer.text
+    for name in ("f", secret["fact_id"], "nothing"):
+        ends = delta("delete", replaces=[name])
+        answer = apply(shared.live, ends, key=shared.ann, scope="company")
+        assert (answer.status_code, answer.json()["detail"]["reason"]) == (409, "missing")
+
+
 def test_what_another_source_said_first_is_said_again(shared: Shared) -> None:
     both = [shared.apply(key, delta("add", id="f"))[0] for key in (shared.max, shared.ann)]
     assert [each["status"] for each in both] == ["applied", "applied"]

@@ -113,6 +113,18 @@ def test_a_keys_ceiling_bounds_all_it_reads_and_passes_on(live: LiveNode, owner:
     assert answer.status_code in (403, 422), answer.text
 
 
+def test_a_key_neither_repeats_nor_ends_what_lies_above_its_ceiling(live: LiveNode) -> None:
+    wide = live.mint("read", "write", entity="agent:owner", sources=[])
+    narrow = live.mint("read", "write", entity="agent:owner", sources=[], max_classification=0,
+                       scopes=["company"])  # fmt: skip
+    said = {"source": "agent:owner", "scope": "company", "v": "tea"}
+    above = live.state(key=wide, **said)
+    again = live.state(key=narrow, **said)
+    assert again["id"] != above["id"]
+    live.state(key=narrow, **said, confidence=0.0)
+    assert live.call("GET", f"/v1/facts/{above['id']}", key=wide).json()["confidence"] == 1.0
+
+
 def test_reclassifying_hides_a_fact_from_the_past_as_well(
     live: LiveNode, owner: str, other: str
 ) -> None:

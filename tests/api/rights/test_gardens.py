@@ -201,6 +201,17 @@ def test_facts_contradict_each_other_within_a_garden_alone(node: LiveNode) -> No
     assert node.call("GET", f"/v1/facts/{open_fact['id']}", key=ann).status_code == 200
 
 
+def test_the_same_two_values_are_a_conflict_in_each_garden_and_outside(node: LiveNode) -> None:
+    ann = node.key_of("ann")
+    gardens = [None, *(made(node, ann, slug)["id"] for slug in ("ops", "lab"))]
+    for garden in gardens:
+        for value in ("CEO", "CTO"):
+            node.state(key=ann, v=value, garden_id=garden)
+    found = node.call("GET", "/v1/conflicts", key=ann).json()["conflicts"]
+    sides = [(each["fact_a"]["garden_id"], each["fact_b"]["garden_id"]) for each in found]
+    assert sides == [(garden, garden) for garden in reversed(gardens)]
+
+
 def test_a_denial_in_a_garden_ends_the_gardens_fact(node: LiveNode) -> None:
     ann = node.key_of("ann")
     made(node, ann)

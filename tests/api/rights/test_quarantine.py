@@ -72,7 +72,8 @@ def test_recall_trusts_a_quarantined_fact_a_fifth(node: LiveNode) -> None:
 
 
 def test_an_admitted_fact_is_outside_with_the_same_content(node: LiveNode) -> None:
-    stated = waiting(node, v="atlas ships", confidence=0.8)
+    interval = {"valid_from": "2026-01-01T00:00:00Z", "valid_until": "2090-01-01T00:00:00Z"}
+    stated = waiting(node, v="atlas ships", confidence=0.8, **interval)
     mo = node.key_of("mo")
     params = {"reason": "checked"}
     answer = node.call("POST", f"/v1/quarantine/{stated['id']}/admit", key=mo, params=params)
@@ -82,7 +83,7 @@ def test_an_admitted_fact_is_outside_with_the_same_content(node: LiveNode) -> No
     assert (done["target_garden_id"], done["acted_by"]) == (None, "agent:mo")
     out = node.key_of("out")
     new = node.call("GET", f"/v1/facts/{done['admitted_fact_id']}", key=out).json()
-    for name in ("cid", "source", "value", "confidence", "entity", "relation", "scope"):
+    for name in ("cid", "source", "value", "confidence", "entity", "relation", "scope", *interval):
         assert new[name] == stated[name]
     assert (new["garden_id"], new["quarantine_status"]) == (None, None)
     assert new["quarantine_garden_id"] is None
@@ -147,6 +148,12 @@ def test_only_pending_facts_of_this_quarantine_can_be_reviewed(node: LiveNode) -
     assert told(wrong) == (422, {"detail": "this endpoint is only valid for quarantine gardens"})
     assert node.call("POST", "/v1/gardens/wait/promote", key=ann, json=body).status_code == 404
     stated = waiting(node)
+    made(node, ann, "other", quarantine=True)
+    for verb in ("promote", "reject"):
+        path, body = f"/v1/gardens/other/{verb}", {"fact_id": stated["id"]}
+        elsewhere = node.call("POST", path, key=ann, json=body)
+        assert told(elsewhere) == (404, {"detail": "quarantined fact not found"})
+    assert node.call("GET", "/v1/quarantine", key=ann).json()["total"] == 1
     node.call("POST", f"/v1/facts/{stated['id']}/retract", key=node.key_of("wes"), json={})
     answer = node.call("POST", f"/v1/quarantine/{stated['id']}/admit", key=ann)
     assert told(answer) == (409, {"detail": "fact_not_quarantine_pending"})

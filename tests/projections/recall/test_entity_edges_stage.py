@@ -174,6 +174,15 @@ def test_the_newest_ten_edges_of_a_name() -> None:
     assert set(found(surveyed(world, "alice"), edges=1)) == {1}
 
 
+def test_edges_that_may_not_be_read_take_no_place_and_make_no_name() -> None:
+    world = World()
+    world.ref("user:alice", "met", "user:bob")
+    world.ref("user:alice", "met", "user:carol", scope="team")
+    world.ref("user:dave", "met", "user:erin", scope="team")
+    assert found(surveyed(world, "alice"), edges=1) == {0: (0.6, 1)}
+    assert found(surveyed(world, "dave alice"), first_only=True) == {0: (0.6, 1)}
+
+
 def test_names_of_several_words_and_the_longest_counts() -> None:
     world = World()
     world.ref("place:new-york", "in", "place:america")

@@ -151,9 +151,19 @@ def test_prefixes_are_compared_as_entities_are_stored() -> None:
             stored_prefix(text)
 
 
-def test_prefixes_that_exclude_each_other_allow_nothing(identity: Identity) -> None:
+@pytest.mark.parametrize(
+    ("verb", "scope", "prefix"),
+    [
+        ("read", "team", "agent:bob"),
+        ("read", "company", "agent:ann"),
+        ("write", "team", "agent:ann"),
+    ],
+)
+def test_rights_that_exclude_each_other_allow_nothing(
+    identity: Identity, verb: str, scope: str, prefix: str
+) -> None:
     token = issued(identity, Grant(frozenset({"read"}), frozenset({"team"}), ("agent:ann",)))
-    other = Grant(frozenset({"read"}), frozenset({"team"}), ("agent:bob",))
+    other = Grant(frozenset({verb}), frozenset({scope}), (prefix,))
     assert fault_of(verify(narrow(token, grant=other)), NOW_US) == "token_invalid"
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
-from engramlog.eventlog.kinds import DecaySwept, Value
+from engramlog.eventlog.kinds import DecayPolicy, DecaySwept, Value
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import open_writer, query
 from engramlog.projections.writing.commands import RetractFact, SweepDecay
@@ -103,6 +103,24 @@ def test_a_retraction_weakens_edge_and_fact_and_is_recorded(tmp_path: Path) -> N
                 "SELECT facts.confidence, entity_edges.confidence, retracted_at FROM facts"
                 " JOIN entity_edges USING (id) JOIN fact_retractions ON fact_id = id",
             ) == [(0.0, 0.0, START_US // 1000)]
+    finally:
+        node.close()
+
+
+def test_a_sweep_that_ends_facts_records_when_and_by_whom(tmp_path: Path) -> None:
+    node = Node.open(tmp_path / "data", clock=FixedClock(START_US))
+    try:
+        ended = node.write(asserted(scope="local"))[0].fact_id  # type: ignore[union-attr]
+        node.write(asserted(scope="team"))
+        policy = DecayPolicy(id="ttl", mode="retract", ttl_s=86_400.0)
+        sweep = SweepDecay(scopes=("local",), policies=(policy,))
+        at_us = START_US + DAY_US
+        node.writer.submit([sweep], actor="agent:sweeper", received_at=at_us).result()
+        with node.reader.pool.connection() as db:
+            columns = "fact_id, position, cause, retracted_at, actor"
+            assert query(db, f"SELECT {columns} FROM fact_retractions") == [
+                (ended, node.log.head().position, "decay", at_us // 1000, "agent:sweeper")
+            ]
     finally:
         node.close()
 

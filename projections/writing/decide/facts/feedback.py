@@ -23,8 +23,6 @@ def give_feedback(command: FactFeedback, context: Context) -> Decision | Refused
     """Record feedback. Per recall, each fact is cited or rejected at most once; without news it
     records nothing."""
     named = sorted({*command.cited, *command.rejected})
-    if not named:
-        return Decision([], created=False)
     known = query(context.db, _KNOWN, (json_list(named),))
     if len(known) < len(named):  # erased meanwhile
         return Refused("fact_not_found", "fact not found", "cited")

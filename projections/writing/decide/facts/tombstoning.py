@@ -37,7 +37,7 @@ def _reaches_further(command: TombstoneSet, known: TombstoneRow) -> bool:
     """Whether a peer's existing tombstone now hides more scopes, because a grant came later."""
     wider = known.scopes < frozenset(command.scopes)
     same = known.signature == command.signature
-    return same and wider and known.in_force and command.node_id is not None
+    return same and wider and known.in_force
 
 
 def revoke_tombstone(command: TombstoneRevoked, context: Context) -> Decision | Refused:
