@@ -212,6 +212,19 @@ def test_the_same_two_values_are_a_conflict_in_each_garden_and_outside(node: Liv
     assert sides == [(garden, garden) for garden in reversed(gardens)]
 
 
+def test_a_former_writer_changes_no_attributes_of_its_facts(node: LiveNode) -> None:
+    ann, bo = node.key_of("ann"), node.key_of("bo")
+    made(node, ann)
+    joined(node, ann, "bo", "writer")
+    path = f"/v1/facts/{node.state(key=bo, garden_id='ops')['id']}/attributes"
+    assert node.call("PATCH", path, key=bo, json={"relevance": 10}).status_code == 200
+    member = "/v1/gardens/ops/members/agent:bo"
+    assert node.call("PATCH", member, key=ann, json={"role": "reader"}).is_success
+    assert node.call("PATCH", path, key=bo, json={"relevance": 20}).status_code == 403
+    assert node.call("DELETE", member, key=ann).is_success
+    assert node.call("PATCH", path, key=bo, json={"relevance": 20}).status_code == 404
+
+
 def test_a_denial_in_a_garden_ends_the_gardens_fact(node: LiveNode) -> None:
     ann = node.key_of("ann")
     made(node, ann)

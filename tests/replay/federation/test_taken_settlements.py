@@ -13,6 +13,7 @@ from engramlog.eventlog.kinds import (
     ConflictResolved,
     FactAsserted,
     FactDenied,
+    FactErased,
     FactRetracted,
     ForeignFact,
     PeerGrants,
@@ -27,6 +28,7 @@ from tests.worlds.federation.hostile import HostilePeer
 from tests.worlds.federation.network import START_US
 from tests.worlds.federation.seen import texts
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.memory_requests import put
 from tests.worlds.protocol_peers import declared, own_key
 from tests.worlds.reference_node import ReferenceNode
 from tests.worlds.waiting import until
@@ -134,6 +136,20 @@ def test_a_peer_denies_by_its_own_records_alone(live: LiveNode, hostile: Make) -
     denial = FactDenied(fact_ids=[told_here], marker_id=own)
     spoofing.forger.add(encode_payload(denial), kind="fact_denied", schema_version=1)
     until(lambda: disputes(live, "unresolved") == [(conflict_id(own, told_here), None)])
+
+
+def test_a_peers_erasure_takes_nothing_of_ours_along(live: LiveNode, hostile: Make) -> None:
+    ours = put(live, content="our words")["key"]
+    peer = hostile()
+    theirs = told(peer.forger, "their words")
+    taken(live, peer)
+    assert "their words" in texts(live)
+    erasure = FactErased(erasure_id="e-1", events=[theirs, ours], fact_ids=[theirs])
+    peer.forger.add(encode_payload(erasure), kind="fact_erased", schema_version=1)
+    until(lambda: "their words" not in texts(live))
+    kinds = {each.kind for each in live.node.log.read() if each.payload is None}
+    assert kinds == {"fact_asserted"}
+    assert live.call("GET", f"/v1/episodes/{ours}").json()["content"] == "our words"
 
 
 def test_a_fact_of_ours_with_the_same_words_is_not_a_denial_to_erase(
