@@ -74,7 +74,8 @@ def verify(capability: Capability) -> VerifiedToken:
             raise CapabilityInvalid(f"the token has more than {BLOCKS_MAX} blocks")
         for before, text in zip(chain, capability.blocks, strict=False):
             block = msgspec.json.decode(text, type=Block)
-            _check_signature(key, block.signature, block_bytes(before, block))
+            if not signs(key, block.signature, block_bytes(before, block)):
+                raise CapabilityInvalid("a block is not signed by the key before it")
             grant = _narrow_grant(grant, block)
             if block.expiry:
                 expires_at_us = min(expires_at_us, parse_instant(block.expiry))
@@ -116,18 +117,10 @@ def _check_root(capability: Capability, root: Root) -> None:
         raise CapabilityInvalid("the token is not signed by the node that it names")
 
 
-def _check_signature(key: str, signature: str, message: bytes) -> None:
-    if not key:
-        raise CapabilityInvalid("a block follows where the token ends")
-    if not signs(key, signature, message):
-        raise CapabilityInvalid("a block is not signed by the key before it")
-
-
 def _check_proof(key: str, proof: bytes) -> None:
-    """Check the proof: a token with blocks cut off lacks the secret of its new last key."""
-    if not key and not proof:
-        return
-    if not key or not proof or public_of(proof) != key:
+    """Check the proof: a token with blocks cut off lacks the secret of its new last key. A closed
+    token has neither key nor proof."""
+    if key != (public_of(proof) if proof else ""):
         raise CapabilityInvalid("the token does not prove that it is whole")
 
 

@@ -147,6 +147,9 @@ def test_only_pending_facts_of_this_quarantine_can_be_reviewed(node: LiveNode) -
     wrong = node.call("POST", "/v1/gardens/ops/promote", key=ann, json=body)
     assert told(wrong) == (422, {"detail": "this endpoint is only valid for quarantine gardens"})
     assert node.call("POST", "/v1/gardens/wait/promote", key=ann, json=body).status_code == 404
+    for fact in (plain, node.state(key=ann)):
+        answer = node.call("POST", f"/v1/quarantine/{fact['id']}/admit", key=ann)
+        assert told(answer) == (404, {"detail": "quarantined fact not found"})
     stated = waiting(node)
     made(node, ann, "other", quarantine=True)
     for verb in ("promote", "reject"):

@@ -184,7 +184,10 @@ def test_cutting_a_block_off_is_seen(identity: Identity) -> None:
 def test_a_block_of_another_token_does_not_fit(identity: Identity) -> None:
     mine, other = issued(identity), issued(identity)
     lesser = narrow(other, grant=Grant(frozenset({"read"})))
-    assert "not signed" in refused(Capability(mine.root, lesser.blocks, lesser.proof))
+    closed = issued(identity, narrowable=False)
+    for root in (mine.root, closed.root):
+        assert "not signed" in refused(Capability(root, lesser.blocks, lesser.proof))
+    assert "whole" in refused(Capability(closed.root, [], lesser.proof))
 
 
 def test_a_block_signed_by_a_stranger_does_not_fit(identity: Identity) -> None:
