@@ -57,9 +57,11 @@ class Speaker(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Unresolved(Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of a fact whose contradiction is unresolved; all others have 1."""
+    """The value of a fact whose contradiction is unresolved; all others have 1. ``outdated``: what
+    is left of that if its own source states another value since."""
 
     unresolved: Fraction = 0.7
+    outdated: Fraction = 1.0
 
 
 class Tier(Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,7 +104,8 @@ def access_frequency(features: Features, parameters: Floor) -> F64:
 
 def contradiction(features: Features, parameters: Unresolved) -> F64:
     """Less than 1 if a visible sibling has another value."""
-    return np.where(features.contradicted, parameters.unresolved, 1.0)
+    value = np.where(features.contradicted, parameters.unresolved, 1.0)
+    return np.where(features.outdated, value * parameters.outdated, value)
 
 
 def garden_tier(features: Features, parameters: Tier) -> F64:

@@ -14,6 +14,7 @@ from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import DAY_US
 from engramlog.projections.recall.conversation.channels import machine_said
+from engramlog.projections.recall.conversation.layouts import are_discussed
 from engramlog.projections.recall.factors.memory_features import Memories, load_memories
 from engramlog.projections.recall.request import Situation
 from engramlog.projections.recall.request_facts import Survey
@@ -38,7 +39,8 @@ class Features(Struct, frozen=True):
     stage, 0 for facts that a stage did not find. ``strong``: strong hits by a stage's own rule, and
     ``cosine``: of the fact's vector with the question's (NaN without a vector); None if no stage
     can tell. ``memories`` and ``machine`` (said by an assistant or a tool, see ``machine_names``)
-    are loaded only for factors that need them.
+    are loaded only for factors that need them. ``outdated``: contradicted facts whose voice states
+    another value of the key later.
     """
 
     age_days: F64
@@ -46,6 +48,7 @@ class Features(Struct, frozen=True):
     source_trust: F64
     access_count: I64
     contradicted: Bool
+    outdated: Bool
     in_garden: Bool
     derivation_depth: I64
     in_quarantine: Bool
@@ -77,12 +80,14 @@ def load_features(
     """
     view, moment = survey.view, survey.moment
     age_us = np.maximum(moment.instant_us - view.recorded_at[slots], 0)
+    contradicted = are_contradicted(view, slots, moment, survey.authorization)
     return Features(
         age_days=age_us / DAY_US,
         confidence=view.confidence(slots, moment),
         source_trust=view.trust(slots, moment),
         access_count=view.access_count(slots, moment),
-        contradicted=are_contradicted(view, slots, moment, survey.authorization),
+        contradicted=contradicted,
+        outdated=_are_outdated(survey, slots, contradicted),
         in_garden=view.garden[slots] >= 0,
         derivation_depth=derivation_depth(survey, slots),
         in_quarantine=view.in_quarantine(slots),
@@ -97,6 +102,28 @@ def load_features(
         memories=load_memories(survey, slots) if "memories" in needs else None,
         machine=machine_said(survey, slots) if "speakers" in needs else None,
     )
+
+
+def _are_outdated(survey: Survey, slots: I32, contradicted: Bool) -> Bool:
+    """Which contradicted candidates another one of their key and voice follows with another value.
+    One that has not begun outdates none, and a discussion has no latest word."""
+    view = survey.view
+    outdated = np.zeros(len(slots), dtype=np.bool_)
+    begun = view.valid_from[slots] <= survey.moment.instant_us
+    disputed = np.flatnonzero(contradicted & begun)
+    if len(disputed) < 2:
+        return outdated
+    said = slots[disputed]
+    order = np.lexsort((*view.ages(said), view.voices(said), view.key[said]))
+    said, disputed = said[order], disputed[order]
+    key, voice, value = view.key[said], view.voices(said), view.value[said]
+    ends = np.append((key[1:] != key[:-1]) | (voice[1:] != voice[:-1]), True)
+    latest = np.flatnonzero(ends)[np.cumsum(ends) - ends]
+    followed = value != value[latest]
+    if followed.any():
+        followed[followed] = ~are_discussed(survey, key[followed], voice[followed])
+    outdated[disputed[followed]] = True
+    return outdated
 
 
 def _strong_hits(slots: I32, hits: Mapping[str, Candidates]) -> Bool | None:

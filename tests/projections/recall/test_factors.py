@@ -46,7 +46,8 @@ def features(
         confidence=np.array((1.0, 0.5, 0.25)[:count]),
         source_trust=np.array((1.0, 0.5, 0.0)[:count]),
         access_count=np.array(access, dtype=np.int64),
-        contradicted=np.array((False, True, False)[:count]),
+        contradicted=np.array((False, True, True)[:count]),
+        outdated=np.array((False, False, True)[:count]),
         in_garden=np.array((False, True, True)[:count]),
         in_quarantine=np.array((False, False, True)[:count]),
         derivation_depth=np.array((0, 1, 3)[:count], dtype=np.int64),
@@ -105,7 +106,13 @@ def test_access_frequency_is_one_where_nothing_was_returned_yet() -> None:
 
 
 def test_an_unresolved_contradiction_costs_three_tenths() -> None:
-    assert list(contradiction(features(), Unresolved())) == [1.0, 0.7, 1.0]
+    assert list(contradiction(features(), Unresolved())) == [1.0, 0.7, 0.7]
+
+
+def test_a_value_that_its_source_replaced_costs_more() -> None:
+    # 0.7 * 0.5 = 0.35
+    found = contradiction(features(), Unresolved(outdated=0.5))
+    assert found == pytest.approx([1.0, 0.7, 0.35], abs=1e-12)
 
 
 def test_the_garden_tier_touches_gardens_only() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.conversation.layouts import SAID_MIN
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import Profile, load_profile, parse_profile
 from engramlog.projections.recall.request import RecallRequest
@@ -190,6 +191,37 @@ def test_contradicted_facts_weigh_less_and_leave_only_on_request() -> None:
     # All else is equal, so the contradicted ones have 0.7 of the other's score.
     assert scores["fact-0"] == pytest.approx(0.7 * scores["fact-2"], abs=1e-9)
     assert ids(ask(world, "ledger", include_contradicted=False)) == ["fact-2"]
+
+
+def weights_of_contradiction(world: World, query: str) -> dict[str, float]:
+    answer = ask(world, query, explain=True)
+    return {
+        each.row.id: each.explain["factors"]["contradiction"]
+        for each in answer.results
+        if each.explain is not None
+    }
+
+
+def test_a_value_that_its_own_source_replaced_ranks_behind_the_newer() -> None:
+    world = World()
+    who, relation = user("a"), "memory:town"
+    world.fact(who, relation, "ledger Graz", age_days=5)
+    world.fact(who, relation, "ledger Linz", age_days=4)
+    world.fact(who, relation, "ledger Graz", age_days=3, confidence=0.9)
+    world.fact(who, relation, "ledger Wels", age_days=9, source=OTHER)
+    world.fact(who, relation, "ledger Rome", age_days=1, valid_from="2099-01-01T00:00:00Z")
+    # Linz alone was replaced: Graz holds again, Wels is what another says, Rome is yet to come.
+    assert weights_of_contradiction(world, "ledger") == pytest.approx(
+        {"fact-0": 0.7, "fact-1": 0.7 * 0.8, "fact-2": 0.7, "fact-3": 0.7, "fact-4": 0.7}
+    )
+    assert ids(ask(world, "ledger"))[0] != "fact-1"
+
+
+def test_the_last_turn_of_a_discussion_replaces_none() -> None:
+    world = World()
+    for number in range(2 * SAID_MIN):
+        world.fact(user("ann"), "chat:turn", f"I keep a ledger of kind {number}", source="s:1")
+    assert set(weights_of_contradiction(world, "which ledger?").values()) == {0.7}
 
 
 def test_bookkeeping_and_retractions_never_surface() -> None:
