@@ -1,4 +1,4 @@
-# Everything a checkout needs, with python3 (3.11 or newer) and GNU make alone.
+# Everything a checkout needs, with Python 3.11 to 3.14 and GNU make alone.
 # `make` or `make help` lists the targets. ARGS="…" is handed on to demo, test, campaign, bench and lock.
 
 SHELL := /bin/bash
@@ -14,10 +14,10 @@ UV ?= uv
 # Where this is set, as in many containers, every process compiles every module that it loads.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The interpreter that builds .venv: the first of these that really is 3.11 or newer. Each one is
+# The interpreter that builds .venv: the first of these that the lock has wheels for. Each one is
 # run, not merely looked up, because a name on the PATH may be a stand-in for nothing.
 PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python3; do \
-	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	if "$$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' >/dev/null 2>&1; then \
 	echo "$$name"; break; fi; done)
 
 # Stamps inside .venv, so that an interrupted `make setup` goes on where it stopped and a
@@ -64,11 +64,11 @@ setup: $(INSTALLED) $(CONSOLE) ## Create .venv with the locked dependencies and 
 $(CREATED):
 	@python="$(PYTHON)"; \
 	if [ -z "$$python" ]; then \
-	echo "engramlog needs Python 3.11 or newer. None of python3.14, python3.13, python3.12," >&2; \
+	echo "A checkout needs Python 3.11 to 3.14. None of python3.14, python3.13, python3.12," >&2; \
 	echo "python3.11 or python3 is one. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; \
 	exit 1; fi; \
-	if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	echo "engramlog needs Python 3.11 or newer; PYTHON=$$python is not." >&2; exit 1; fi; \
+	if ! "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
+	echo "A checkout needs Python 3.11 to 3.14; PYTHON=$$python is not." >&2; exit 1; fi; \
 	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
 	echo "$$python has no venv module. Install it (on Debian and Ubuntu: the python3-venv package)." >&2; \
 	exit 1; fi; \

@@ -60,7 +60,7 @@ def test_a_payload_of_too_many_levels_is_refused() -> None:
 
 def test_a_stored_payload_that_exhausts_the_stack_names_the_position() -> None:
     with pytest.raises(CorruptLog, match="position 7: undecodable"):
-        codec.decode(stored("episode_recorded", nested(5_000)))
+        codec.decode(stored("episode_recorded", nested(200_000)))
 
 
 @pytest.mark.parametrize(("kind", "version"), [("card_built", 1), ("fact_retracted", 2)])
