@@ -35,18 +35,21 @@ def test_a_list_says_whether_more_follow(mark: str, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("truncated", [True, False])
 @pytest.mark.parametrize("weak", [True, False, None])
+@pytest.mark.parametrize("embeds", [True, False])
 def test_a_recall_says_that_it_may_not_answer_and_how_to_get_more(
-    truncated: bool, weak: bool | None, capsys: pytest.CaptureFixture[str]
+    truncated: bool, weak: bool | None, embeds: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fact = {"entity": "user:ann", "relation": "memory:stored", "timestamp": "2026-05-01T00:00:00Z",
             "value": {"type": "text", "v": "tea"}}  # fmt: skip
     print_recall(
         {"facts": [{"score": 0.1, "fact": fact}], "weak_evidence": weak, "hint": None,
-         "truncated": truncated, "total_scored": 2, "tokens_used": 41}
+         "truncated": truncated, "total_scored": 2, "tokens_used": 41,
+         "embedding": {"enabled": embeds, "model": None}}
     )  # fmt: skip
     printed = capsys.readouterr().out
     assert ("weak evidence" in printed) is (weak is True)
     assert ("--limit or --budget" in printed) is truncated
+    assert ("by words and graph alone" in printed) is not embeds
 
 
 @pytest.mark.parametrize(

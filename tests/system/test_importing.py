@@ -213,7 +213,7 @@ def test_file_times_become_receipt_times_in_a_new_log_only(tmp_path: Path) -> No
         "import", "-", "--data", tmp_path / "other", "--clock-from-file", stdin=lines(fact(1))
     )
     assert undated.returncode == 1
-    assert "recorded_at: --clock-from-file requires it" in undated.stderr
+    assert undated.stderr == "engramlog: line 1: recorded_at: --clock-from-file requires it\n"
 
 
 def test_an_export_comes_back_as_an_equal_state(tmp_path: Path) -> None:

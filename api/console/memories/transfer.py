@@ -244,7 +244,10 @@ def _peek(
     for line in lines:
         taken.append(line)
         if line.strip():
-            return itertools.chain(taken, lines), recorded_us(parse(line))
+            try:
+                return itertools.chain(taken, lines), recorded_us(parse(line))
+            except LineError as fault:
+                raise CommandError(f"line {len(taken)}: {fault}") from fault
     return iter(taken), None
 
 

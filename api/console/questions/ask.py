@@ -151,7 +151,8 @@ def print_recall(answer: dict[str, Any]) -> None:
     if answer.get("hint"):
         print(f"hint: {_hint(answer['hint'])}")
     cut = "; more with a higher --limit or --budget" if answer["truncated"] else ""
-    print(f"{len(rows)} of {answer['total_scored']} facts, {answer['tokens_used']} tokens{cut}")
+    by = "" if answer["embedding"]["enabled"] else "; by words and graph alone"
+    print(f"{len(rows)} of {answer['total_scored']} facts, {answer['tokens_used']} tokens{by}{cut}")
 
 
 def number_lines(answer: dict[str, Any]) -> list[str]:
