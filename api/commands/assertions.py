@@ -6,7 +6,7 @@ from engramlog.api.commands.attestations import attestation_of
 from engramlog.api.commands.entity_names import entity_named, stored_uri, value_meant
 from engramlog.api.commands.garden_access import entered_garden
 from engramlog.api.commands.request_context import RequestContext
-from engramlog.api.http.errors import ApiError, coded, existing, refused
+from engramlog.api.http.errors import ApiError, coded, existing
 from engramlog.api.schemas.facts import AssertRequest, BatchAssert, ResolveRequest
 from engramlog.eventlog.kinds import FactAsserted, FactAttributes, Parent, Value
 from engramlog.projections.cid import with_cid
@@ -14,8 +14,7 @@ from engramlog.projections.contradictions.conflicts import conflict
 from engramlog.projections.graph.provenance import shown_facts
 from engramlog.projections.memories.attribute_rules import UNTRUSTED_TRUST_MAX
 from engramlog.projections.normalization import normalize_uri
-from engramlog.projections.writing.commands import AssertFact, CommandRefused, ResolveConflict
-from engramlog.projections.writing.instruction_sources import check_instruction
+from engramlog.projections.writing.commands import AssertFact, ResolveConflict
 
 _NAMESPACES_HINT = "use a namespace such as 'memory:' or 'rel:'"
 
@@ -144,11 +143,7 @@ def check_attributes(context: RequestContext, attributes: FactAttributes) -> Non
 
 
 def check_value(context: RequestContext, value: Value) -> None:
-    """Raises ApiError 403 for an instruction without the permission, 413 for too long a value."""
-    try:
-        check_instruction(value, context.authorization)
-    except CommandRefused as fault:
-        raise refused(fault.refused) from fault
+    """Raises ApiError 413 for too long a value."""
     if len(value.v) * 4 > context.service.settings.value_bytes_max:
         check_size(context, len(value.v.encode()), "value")
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from engramlog.eventlog.codec import decode_header
 from engramlog.eventlog.event import Header
-from engramlog.eventlog.identifiers import id_bytes, id_text
+from engramlog.eventlog.identifiers import event_ids_of, id_text
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import ReadableLog
 
@@ -29,8 +29,8 @@ def unexplained_erasure(log: ReadableLog) -> FactErased | None:
         return None
     for event in log.iterate():
         if isinstance(event.payload, FactErased):
-            for name in event.payload.events:
-                missing.pop(id_bytes(name), None)
+            for event_id in event_ids_of(event.payload.events):
+                missing.pop(event_id, None)
     if not missing:
         return None
     return FactErased(

@@ -235,6 +235,9 @@ def test_set_valued_relations_are_declared(live: LiveNode) -> None:
     put = live.call("PUT", path, json={"relations": ["memory:likes", "tag:*"]})
     assert put.json()["relations"] == ["memory:likes", "tag:*"]
     assert live.call("GET", path).json() == put.json()
+    head = live.node.log.head()
+    assert live.call("PUT", path, json={"relations": ["tag:*", "memory:likes"]}).is_success
+    assert live.node.log.head() == head  # nothing changed
     for bad in (["a*b"], [""], [5]):
         assert live.call("PUT", path, json={"relations": bad}).status_code == 422
     assert live.call("PUT", path, json={}).status_code == 422

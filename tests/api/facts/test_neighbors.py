@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramlog.eventlog.clock import FixedClock
-from engramlog.eventlog.event import Recorded
+from engramlog.eventlog.event import Recorded, scope_partition, stream_name
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.graph.neighbors import NeighborQuery, neighbors
 from engramlog.projections.graph.smallest_names import SAMPLE_NAMES
@@ -167,7 +167,10 @@ class Federated(World):
         apply = self.image.apply
 
         def received(events: list[Recorded], position: int) -> None:
-            apply([msgspec.structs.replace(each, peer=self.peer) for each in events], position)
+            (event,) = events
+            stream = stream_name(str(self.peer), 1, scope_partition(payload.scope))
+            header = msgspec.structs.replace(event.header, stream=stream)
+            apply([msgspec.structs.replace(event, peer=self.peer, header=header)], position)
 
         self.image.apply = received  # type: ignore[method-assign]
         try:

@@ -112,6 +112,22 @@ def test_a_fact_moves_to_a_garden_that_its_moderator_writes_in(node: LiveNode) -
     assert new["garden_id"] == done["target_garden_id"]
 
 
+def test_a_fact_moves_from_one_quarantine_to_no_other(node: LiveNode) -> None:
+    ann = node.key_of("ann")
+    made(node, ann, "other", quarantine=True)
+    body = {"fact_id": waiting(node)["id"], "target_garden_id": "other"}
+    answer = node.call("POST", "/v1/gardens/wait/promote", key=ann, json=body)
+    assert answer.json()["detail"]["code"] == "target_is_quarantine"
+    assert node.call("GET", "/v1/quarantine", key=ann).json()["total"] == 1
+
+
+def test_a_moderator_judges_nothing_above_its_ceiling(node: LiveNode) -> None:
+    stated = waiting(node)
+    low = node.mint("read", "write", entity="agent:mo", max_classification=0, scopes=["company"])
+    answer = node.call("POST", f"/v1/quarantine/{stated['id']}/admit", key=low)
+    assert told(answer) == (404, {"detail": "quarantined fact not found"})
+
+
 def test_a_rejected_fact_no_longer_holds(node: LiveNode) -> None:
     mo, stated = node.key_of("mo"), waiting(node)
     body = {"fact_id": stated["id"], "reason": "hearsay"}

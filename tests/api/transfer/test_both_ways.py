@@ -59,6 +59,15 @@ def test_a_match_finds_a_fact_of_the_lines_right_before_it(live: LiveNode, targe
     assert (statuses, lives_in(live)) == (["asserted", "retracted"], [])
 
 
+@pytest.mark.parametrize(("alone", "left"), [(False, []), (True, ["Graz"])])
+def test_a_record_of_confidence_0_ends_the_facts_of_any_source_unless_it_is_alone(
+    live: LiveNode, alone: bool, left: list[str]
+) -> None:
+    record = fact("Graz", source="agent:y", confidence=0.0, alone=alone)
+    assert imported(live, "--data", fact("Graz"), record) == ["asserted", "asserted"]
+    assert lives_in(live) == left
+
+
 @TARGETS
 def test_a_date_in_a_match_is_its_first_moment(live: LiveNode, target: str) -> None:
     dated = fact("Graz", valid_from="2024-05-01")
