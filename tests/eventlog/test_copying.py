@@ -7,11 +7,13 @@ import msgspec
 import pytest
 
 from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.memory_log import MemoryLog
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import CorruptLog, EventLogError, IdempotencyConflict
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import Idempotency
-from tests.worlds.samples import START_US, fact, facts, open_log
+from tests.eventlog.erasure_contract import adopt, verified
+from tests.worlds.samples import START_US, erase, erased, fact, facts, open_log
 
 OTHER = "stigmem:node:00000000-0000-4000-8000-000000000001"
 
@@ -98,6 +100,21 @@ def test_a_payload_may_be_missing_only_with_its_salt(primary: SqliteLog, tmp_pat
         copy.copy([msgspec.structs.replace(everything[0], payload=None, salt=None)])
         copy.copy(everything[1:])
         assert copy.read_stored(0, 1)[0].payload is None
+
+
+def test_a_copy_erases_what_its_original_erases_later_and_no_more(
+    primary: SqliteLog, tmp_path: Path
+) -> None:
+    first, second, *_ = primary.read()
+    with copy_at(tmp_path / "copy.db") as copy:
+        copy.copy(primary.read_stored())
+        erase(primary, first)
+        peer = MemoryLog("peer", 1, FixedClock(START_US))
+        peer.append([erased(second)])  # takes effect only by an erasure of the original
+        adopt(primary, [verified(stored) for stored in peer.read_stored()])
+        copy.copy(primary.read_stored(copy.head().position))
+        assert copy.read_stored() == primary.read_stored()
+        assert [event.payload for event in copy.read(0, 2)] == [None, second.payload]
 
 
 def test_idempotency_keys_come_with_their_last_event_and_answer_in_the_copy(

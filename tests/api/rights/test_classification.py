@@ -259,6 +259,21 @@ def test_a_caller_cannot_end_a_fact_that_it_may_not_read(
 
 
 @pytest.mark.parametrize("wins", [True, False])
+def test_the_note_of_a_settlement_is_for_the_readers_of_both_sides(
+    live: LiveNode, owner: str, other: str, wins: bool
+) -> None:
+    secret = state(live, 2, owner, v="a merger")
+    plain = state(live, 1, owner, v="no merger")
+    (dispute,) = live.call("GET", "/v1/conflicts", key=owner).json()["conflicts"]
+    path = f"/v1/conflicts/{dispute['conflict_id']}/resolve"
+    winner = {"winning_fact_id": secret if wins else plain}
+    note = live.call("POST", path, key=owner, json=winner).json()["resolution_fact_id"]
+    everything = {"include_retracted": True}
+    assert listed(live, owner, **everything) == {secret, plain, note}
+    assert listed(live, other, **everything) == {plain}
+
+
+@pytest.mark.parametrize("wins", [True, False])
 def test_reclassifying_hides_the_notes_of_settlements_as_well(
     live: LiveNode, tmp_path: Path, wins: bool
 ) -> None:

@@ -12,7 +12,7 @@ from engramlog.eventlog.event import Draft, fact_partition
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, Parent
 from engramlog.projections.cid import with_cid
-from engramlog.projections.episodes.provenance_bundle import bundle_of, check_slots
+from engramlog.projections.episodes.provenance_bundle import bundle_of
 from engramlog.projections.episodes.stating import StatedFact
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.writing.decide.context import Context
@@ -40,7 +40,7 @@ def assert_with_provenance(
     """Draft a fact that a delta states.
 
     Args:
-        statement: its content.
+        statement: its content, from ``stating.statement_of``.
         place: scope, garden and owner.
         source: who states it, in stored form.
         bundle: ``provenance_bundle.BUNDLE_KEYS``.
@@ -50,9 +50,8 @@ def assert_with_provenance(
         cause: the event of the delta.
 
     Raises:
-        ProvenanceError: the bundle or the payload breaks the rules.
+        ProvenanceError: the bundle breaks the rules.
     """
-    check_slots(statement.rest)
     provenance = bundle_of(bundle)
     payload = FactAsserted(
         entity=statement.entity,
