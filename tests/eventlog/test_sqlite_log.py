@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -11,6 +12,7 @@ import pytest
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.codec import header_hash
 from engramlog.eventlog.engines.sqlite import schema as sqlite_schema
+from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS
 from engramlog.eventlog.errors import CorruptLog, DataDirectoryError, StorageFailed, StorageFull
 from engramlog.eventlog.identifiers import IdentifierSource
@@ -215,6 +217,17 @@ def test_after_scrubbing_no_byte_of_an_erased_payload_is_in_any_file(path: Path)
             assert not [salt for salt in salts if salt is not None and salt in data], name
         assert b"kept-7kept-7" in files["log.db"]
         assert verify(log).fault is None
+
+
+def test_a_copy_needs_no_file_beside_it(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy.db"
+    with open_log(path) as log:
+        log.append(facts(3))
+        copy_database(path, target)
+    with closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+        assert db.pragma("journal_mode") == "delete"
+        assert db.execute("SELECT count(*) FROM events").get == 3
+    assert [each.name for each in tmp_path.glob("copy.db*")] == ["copy.db"]
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def test_a_command_that_needs_another_scope_is_refused(command: Command, other: 
     [
         (fact().payload, scope_partition("team"), True),
         (fact().payload, scope_partition("company"), False),
+        (fact(scope="team").payload, garden_partition("g"), True),
         (fact().payload, garden_partition("g"), False),  # it is of scope company
         (FactErased(erasure_id="e", reason="law", fact_ids=[], events=[]),
          scope_partition("company"), True),

@@ -258,6 +258,22 @@ def test_a_caller_cannot_end_a_fact_that_it_may_not_read(
     assert done.status_code == 200, done.text
 
 
+def test_a_side_above_the_caller_takes_no_part_in_a_settlement(
+    live: LiveNode, owner: str, other: str
+) -> None:
+    kept = state(live, 1, other, "other", v="a merger")
+    state(live, 1, other, "other", v="no merger")
+    secret = state(live, 2, owner, v="a takeover")
+    (dispute,) = live.call("GET", "/v1/conflicts", key=other).json()["conflicts"]
+    path = f"/v1/conflicts/{dispute['conflict_id']}/resolve"
+    settled = live.call("POST", path, key=other, json={"winning_fact_id": kept})
+    assert settled.status_code == 200, settled.text
+    open_ones = "/v1/conflicts?status=unresolved"
+    assert live.call("GET", open_ones, key=other).json()["conflicts"] == []
+    (left,) = live.call("GET", open_ones, key=owner).json()["conflicts"]
+    assert {left["fact_a"]["id"], left["fact_b"]["id"]} == {kept, secret}
+
+
 @pytest.mark.parametrize("wins", [True, False])
 def test_the_note_of_a_settlement_is_for_the_readers_of_both_sides(
     live: LiveNode, owner: str, other: str, wins: bool

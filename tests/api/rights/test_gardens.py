@@ -6,6 +6,7 @@ import pytest
 
 from tests.worlds.garden_requests import joined, made, told
 from tests.worlds.live import LiveNode, fact
+from tests.worlds.memory_requests import put
 
 ROLES = ("admin", "writer", "reader", "quarantine:moderator")
 NOT_FOUND = (404, {"detail": "garden not found"})
@@ -259,6 +260,20 @@ def test_lists_and_recalls_stay_within_a_named_garden(node: LiveNode) -> None:
     foreign = "stigmem://elsewhere.example/garden/ops"
     answer = node.call("POST", "/v1/recall", key=ann, json={"query": "x", "garden_id": foreign})
     assert told(answer) == NOT_FOUND
+
+
+def test_an_export_has_the_facts_and_episodes_of_the_callers_gardens(node: LiveNode) -> None:
+    ann, bo = node.key_of("ann"), node.key_of("bo")
+    made(node, ann)
+    for garden, where in ((None, "outside"), ("ops", "inside")):
+        node.state(key=ann, v=f"a fact {where}", garden_id=garden)
+        put(node, key=ann, content=f"words {where}", scope="company", garden_id=garden)
+    told_to = {key: node.call("GET", "/v1/export", key=key).text for key in (ann, bo)}
+    for said in ("a fact", "words"):
+        assert f"{said} outside" in told_to[ann]
+        assert f"{said} inside" in told_to[ann]
+        assert f"{said} outside" in told_to[bo]
+        assert f"{said} inside" not in told_to[bo]
 
 
 def test_a_sweep_reaches_only_gardens_that_the_caller_writes_in(node: LiveNode) -> None:

@@ -12,7 +12,7 @@ from engramlog.eventlog.kinds import TombstoneRevoked, TombstoneSet
 from engramlog.projections.writing.commands import Refused
 from tests.worlds.histories import START_US
 
-SIGNED = {
+SIGNED: dict[str, Any] = {
     "created_at": "2026-01-01T00:00:00Z",
     "signed_by": "agent:admin",
     "key_id": "key-1",
