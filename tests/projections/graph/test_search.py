@@ -57,6 +57,20 @@ def test_of_many_matches_the_newest_are_put_in_order(
     assert found(node, "nowhere ledger") == []
 
 
+def test_a_name_is_found_whole_then_by_its_beginning_then_by_that_of_a_word(
+    tmp_path: Path,
+) -> None:
+    names = ["user:subledger", "user:old-ledger", "user:ledger-book", "user:ledger"]
+    node = Node.open(tmp_path / "data")
+    try:
+        node.write(*(asserted(name, scope="company") for name in names))
+        view = node.reader.pin()
+        hits = search(view, RIGHTS, Moment(view.position, 2**60), "ledger", (), 5)
+        assert [each.entity for each in hits.entities] == names[::-1]
+    finally:
+        node.close()
+
+
 def test_the_past_is_searched_as_it_was(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "FIRST_LOOK", 4)
     monkeypatch.setattr(searching, "COMPARED_MAX", 3)

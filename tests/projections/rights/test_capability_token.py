@@ -288,6 +288,16 @@ def test_a_token_that_was_closed_cannot_be_narrowed_nor_one_of_eight_blocks(
         narrow(token)
 
 
+def test_a_token_of_more_blocks_than_eight_is_refused(
+    identity: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engramlog.projections.rights.capability_token.BLOCKS_MAX", 9)
+    token = issued(identity)
+    for _ in range(9):
+        token = narrow(token)
+    assert "more than 8 blocks" in refused(token)
+
+
 @pytest.mark.parametrize(
     "text", ["", "stigcap1.", "stigcap1.!!!!", "stigcap1.AAAA", "x" * 7000, "{", "{}", "[1]"]
 )

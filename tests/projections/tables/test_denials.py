@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
-from engramlog.eventlog.kinds import Value
+from engramlog.eventlog.kinds import FactDenied, Value
 from engramlog.projections.tables.conflicts.denials import open_denials
-from engramlog.projections.writing.commands import AssertFact, Done
+from engramlog.projections.writing.commands import AssertFact, Done, Refused, RetractFact
 from tests.worlds.counted_work import sql_work
 from tests.worlds.histories import START_US
 from tests.worlds.stated_facts import stating
@@ -51,6 +52,43 @@ def test_a_denial_is_open_until_its_source_states_the_value_again(node: Node) ->
     assert still_denying(node, fact) == [second]
     (third,) = write(node, says("CEO", MAX, 0.0))
     assert still_denying(node, fact) == [second, third]
+
+
+def test_a_denial_from_a_file_names_a_record_and_facts_of_its_key(node: Node) -> None:
+    fact, other, marker, elsewhere = write(
+        node,
+        says("CEO", ANN),
+        says("CTO", ANN),
+        msgspec.structs.replace(says("CEO", MAX, 0.0), zero="does nothing"),
+        says("CEO", ANN, entity="user:y"),
+    )
+    absent = "018bcfe5-6800-7000-8000-00000000ffff"
+
+    def refused_field(marker: str, *facts: str) -> str | None:
+        (outcome,) = node.write(FactDenied(fact_ids=list(facts), marker_id=marker))
+        return outcome.field if isinstance(outcome, Refused) else None
+
+    assert refused_field(absent, fact) == "marker_id"
+    assert refused_field(other, fact) == "marker_id"  # it has a confidence
+    assert refused_field(marker, fact, absent) == "fact_ids"
+    assert refused_field(marker, fact, elsewhere) == "fact_ids"
+    assert still_denying(node, fact) == []
+    assert refused_field(marker, fact) is None
+    assert (still_denying(node, fact), still_denying(node, other)) == ([marker], [])
+
+
+def test_a_record_that_would_end_too_many_facts_is_refused(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "engramlog.projections.writing.decide.facts.retracting.RETRACTION_TARGETS_MAX"
+    monkeypatch.setattr(path, 2)
+    first, *others = write(node, *(says(text, ANN) for text in ("A", "B", "C")))
+    (outcome,) = node.write(says("retracted", ANN, 0.0))
+    assert isinstance(outcome, Refused)
+    assert outcome.code == "too_many_targets"
+    _, outcome = node.write(RetractFact(fact_id=first), says("retracted", ANN, 0.0))
+    assert isinstance(outcome, Done)
+    assert set(outcome.retracted) == set(others)
 
 
 def test_many_denials_and_later_values_of_one_source_are_each_read_once(node: Node) -> None:

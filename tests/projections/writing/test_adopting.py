@@ -10,7 +10,7 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
 from engramlog.projections.writing.commands import Done, Refused
 from engramlog.projections.writing.peer_commands import AdoptPage
-from tests.worlds.histories import START_US
+from tests.worlds.histories import START_US, asserted
 
 PEER = PeerDeclared(
     peer_id="peer-1",
@@ -49,6 +49,9 @@ def test_a_page_is_adopted_under_the_grants_it_was_verified_with_and_not_while_i
         assert refused(stream=STREAM, held=True) == "stream_held"
         assert refused(replace(page, stream=f"{PEER.node_id}/1/scope/public")) is None
         assert refused(stream=STREAM, held=False) is None
+        (ours,) = node.write(asserted())
+        assert isinstance(ours, Done)
+        assert refused(replace(page, fact_ids=(str(ours.fact_id),))) == "fact_id_taken"
         assert refused(grants=PeerGrants(scopes=["public"])) == "grants_changed"
         assert refused(state="revoked") == "peer_not_approved"
     finally:
