@@ -78,6 +78,11 @@ def header_hash(header: bytes) -> bytes:
     return hashlib.sha256(b"\x00" + header).digest()
 
 
+def is_later(header: Header) -> bool:
+    """Whether a later release wrote the event: its kind or version is not known here."""
+    return header.schema_version > SCHEMA_VERSIONS.get(header.kind, 0)
+
+
 def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:
     """The typed payload; UnknownPayload for future kinds and versions."""
     kind, version = header.kind, header.schema_version

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from engramlog.eventlog.codec import header_of, is_later
 from engramlog.eventlog.errors import CorruptLog, StorageError
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.log import KeyCopy, WholeLog
@@ -139,6 +140,7 @@ class PrimaryFollower:
         events = page.stored()
         if self._stop.is_set():
             return False
+        _refuse_later(events)
         if events:
             self._append(events, page.keys)
             self._pages += 1
@@ -171,6 +173,17 @@ class PrimaryFollower:
         if self._reason != reason and not self._stop.is_set():
             _log.warning("the primary cannot be followed now: %s", reason)
         self._connected, self._reason = False, reason
+
+
+def _refuse_later(events: Sequence[Stored]) -> None:
+    """Raises ReplicationError if the primary's release is later than this one, and wrote what this
+    one cannot read: a key that it revoked would still open the replica."""
+    for event in events:
+        if event.peer is None and is_later(header := header_of(event)):
+            raise ReplicationError(
+                f"position {event.position}: kind {header.kind!r} version {header.schema_version} "
+                "is of a later release than this replica's: upgrade the replica"
+            )
 
 
 def catch_up(follower: PrimaryFollower, progress: Callable[[int, int], None]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import CorruptLog, EventLogError
+from engramlog.eventlog.kinds import SCHEMA_VERSIONS
 from engramlog.replay.replication.follower import (
     WAIT_SECONDS,
     PrimaryFollower,
@@ -196,3 +197,18 @@ def test_a_primary_with_unfitting_pages_is_not_followed_any_more(
     with pytest.raises(CorruptLog):
         follower(Liar(primary), copy).step(0)
     assert copy.head().position == 0
+
+
+def test_an_event_of_a_later_release_is_followed_after_the_upgrade(
+    primary: SqliteLog, copy: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that ignored it would let in whom the primary no longer does."""
+    catch_up(follower(Source(primary), copy), lambda *_: None)
+    primary.append(facts(1))
+    with monkeypatch.context() as earlier:
+        earlier.setitem(SCHEMA_VERSIONS, "fact_asserted", 3)
+        with pytest.raises(ReplicationError, match="'fact_asserted' version 4 is of a later"):
+            follower(Source(primary), copy).step(0)
+        assert copy.head().position == 10
+    catch_up(follower(Source(primary), copy), lambda *_: None)
+    assert copy.head().position == 11
