@@ -23,6 +23,7 @@ from engramlog.api.node.node_status import status_of_node
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
 from engramlog.api.release import release
 from engramlog.api.routes.recall.embeddings import status_of
+from engramlog.eventlog.errors import StorageError
 from engramlog.projections.tables.declared.subscriptions import load_subscriptions
 from engramlog.projections.tables.peers.peers import load_peer_streams
 from engramlog.projections.tables.peers.refused_events import count_refused
@@ -41,13 +42,15 @@ async def metrics(call: Call) -> web.Response:
 
 def _samples(call: Call) -> Iterator[Sample]:
     yield from _node(call)
+    yield from _tasks(call)
     yield from _writer(call)
     yield from _recall(call)
     yield from _embedding(call)
-    yield from _federation(call)
     yield from _replica(call)
     yield from _shared_log(call.node)
-    yield from _protocol(call)
+    for of_tables in (_webhooks, _federation, _protocol):
+        with suppress(StorageError):  # a full disk must not end all monitoring
+            yield from of_tables(call)
     yield from process_samples()
 
 
@@ -59,11 +62,13 @@ def _node(call: Call) -> Iterator[Sample]:
     for projector, mark in status["projections"].items():
         labels = f'{{projection="{projector}"}}'
         yield Sample("engramlog_projection_lag", "Positions behind the log.", mark["lag"], labels)
-    yield Sample(
-        "engramlog_webhooks_behind",
-        "Subscriptions with webhook deliveries outstanding.",
-        call.service.deliverer.behind,
-    )
+
+
+def _tasks(call: Call) -> Iterator[Sample]:
+    for task in call.service.tasks.statuses():
+        labels = f'{{task="{task.name}"}}'
+        failing = task.state == "failing"
+        yield Sample("engramlog_task_failing", "1 if its last attempt failed.", failing, labels)
 
 
 def _writer(call: Call) -> Iterator[Sample]:
@@ -117,6 +122,14 @@ def _embedding(call: Call) -> Iterator[Sample]:
         ("engramlog_embedding_waiting", "Facts that are to get a vector.", "waiting"),
     ):
         yield Sample(name, meaning, getattr(status, field))
+
+
+def _webhooks(call: Call) -> Iterator[Sample]:
+    yield Sample(
+        "engramlog_webhooks_behind",
+        "Subscriptions with webhook deliveries outstanding.",
+        call.service.deliverer.behind,
+    )
 
 
 def _federation(call: Call) -> Iterator[Sample]:

@@ -124,6 +124,33 @@ def test_the_self_check_names_what_storage_refuses(tmp_path: Path, disk: Failing
         live.close()
 
 
+def test_metrics_go_on_while_the_tables_take_nothing(tmp_path: Path, disk: FailingDisk) -> None:
+    def shown() -> dict[str, str]:
+        answer = live.call("GET", "/metrics")
+        assert answer.status_code == 200, answer.text
+        lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
+        return dict(line.rsplit(" ", 1) for line in lines)
+
+    live = LiveNode(tmp_path / "data")
+    try:
+        whole = shown()
+        assert whole["engramlog_ready"] == "1"
+        disk.failing = "write", "projections", apsw.FullError
+        assert written(live, 0) == 201
+        live.call("GET", "/v1/conflicts")  # reads the tables
+        part = shown()
+        assert part["engramlog_ready"] == "0"
+        assert "process_cpu_seconds_total" in part
+        assert "engramlog_unknown_events" not in part  # only the tables know
+        until(lambda: shown()['engramlog_task_failing{task="webhooks"}'] == "1")
+        disk.failing = None
+        assert ready(live) == (200, "")
+        assert whole.keys() <= shown().keys()
+        until(lambda: shown()['engramlog_task_failing{task="webhooks"}'] == "0")
+    finally:
+        live.close()
+
+
 def test_a_write_that_cannot_be_read_back_is_not_called_refused(
     tmp_path: Path, disk: FailingDisk
 ) -> None:
