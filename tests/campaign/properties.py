@@ -1,5 +1,6 @@
 """Property tests with more examples, which ``make test`` does not draw."""
 
+import os
 import random
 import subprocess
 import sys
@@ -26,6 +27,7 @@ def run(count: int, seed: int) -> list[str]:
             capture_output=True,
             text=True,
             check=False,
+            env={**os.environ, "COLUMNS": "300"},  # a fault's line has room for its reason
         )
         lines = done.stdout.splitlines()
         failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
