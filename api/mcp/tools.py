@@ -201,8 +201,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="remember",
         title="Remember",
-        description="Store a text that later conversations should know. A duplicate is not stored "
-        "again.",
+        description="Store a text that later conversations should know, unless it was just stored.",
         models=(arguments.Remember,),
         shown=("text", "user", "session", "scope"),
         required=("text",),

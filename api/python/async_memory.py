@@ -202,7 +202,7 @@ class AsyncMemory(AsyncMemoryView):
         tags: Sequence[str] = (),
         confidence: float = 1.0,
     ) -> Fact:
-        """Store a text, without duplicates. Returns the fact that holds it.
+        """Store a text, unless it was just stored. Returns the fact that holds it.
 
         Args:
             user: the owner; default: the caller.

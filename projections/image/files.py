@@ -48,6 +48,10 @@ class ImageSeal(Struct, frozen=True):
     cut: ImageCut
 
 
+class _OtherRelease(SealedFault):
+    """Another release made the file, as after an upgrade: no fault of the disk."""
+
+
 class KeptImages:
     """The files of one data directory, for a process that only reads."""
 
@@ -72,7 +76,8 @@ class KeptImages:
             image = MemoryImage()
             image.restore(cut, sections)
         except (OSError, SealedFault, msgspec.MsgspecError) as fault:
-            _log.warning("the image file at position %d is of no use: %s", position, fault)
+            level = logging.INFO if isinstance(fault, _OtherRelease) else logging.WARNING
+            _log.log(level, "the image file at position %d is of no use: %s", position, fault)
             return None
         return image
 
@@ -138,7 +143,7 @@ def _checked_cut(sections: Sections, position: int, log: ReadableLog) -> ImageCu
     """The cut in a file. Raises SealedFault if it does not fit this release or this log."""
     seal = msgspec.msgpack.decode(sections.document, type=ImageSeal)
     if seal.made_by != made_by() or seal.versions != known_versions():
-        raise SealedFault("another release made it")
+        raise _OtherRelease("another release made it")
     if seal.cut.position != position:
         raise SealedFault("it is another position's")
     if not holds_event(log, position, seal.hash):

@@ -110,10 +110,12 @@ def test_a_file_that_is_torn_or_damaged_anywhere_is_not_used() -> None:
 
 
 def test_a_file_of_other_code_another_log_or_another_position_is_not_used(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     with remembering() as (node, files), lived([]) as other:
         assert files.restored(other.log) is None, "another log"
+        assert caplog.records[-1].levelname == "WARNING"
         path = only_file(node)
         for position in (node.log.head().position + 1, 1):
             moved = path.rename(path.with_name(f"{position:020d}.image"))
@@ -123,6 +125,7 @@ def test_a_file_of_other_code_another_log_or_another_position_is_not_used(
         assert files.restored(node.log) is not None
         monkeypatch.setattr(image_files, "made_by", lambda: "another release")
         assert files.restored(node.log) is None
+        assert caplog.records[-1].levelname == "INFO"  # an upgrade is no fault
         monkeypatch.undo()
         monkeypatch.setattr(image_files, "known_versions", lambda: {"facts": 99})
         assert files.restored(node.log) is None
