@@ -44,6 +44,14 @@ def test_an_address_is_a_scheme_a_host_and_perhaps_a_port(forger: Forger) -> Non
         assert declaration_fault(declared(forger, url)) is not None, url
 
 
+@pytest.mark.parametrize("scopes", [[], ["company", "world"]])
+def test_a_declaration_names_scopes_that_exist(forger: Forger, scopes: list[str]) -> None:
+    made = declare(forger.identity, "https://node.example", scopes, forger.clock.now_us())
+    fault = declaration_fault(made)
+    assert fault is not None
+    assert fault.startswith("allowed_scopes must be some of")
+
+
 def test_every_failure_has_one_answer_and_the_number_is_limited(
     serve: Callable[..., LiveNode], forger: Forger
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import apsw
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -121,6 +122,22 @@ def test_a_sweep_that_ends_facts_records_when_and_by_whom(tmp_path: Path) -> Non
             assert query(db, f"SELECT {columns} FROM fact_retractions") == [
                 (ended, node.log.head().position, "decay", at_us // 1000, "agent:sweeper")
             ]
+    finally:
+        node.close()
+
+
+def test_a_sweep_weakens_no_record_about_the_nodes_own_entities(tmp_path: Path) -> None:
+    node = Node.open(tmp_path / "data", clock=FixedClock(START_US))
+    try:
+        node.write(asserted("stigmem:resolution:x"), asserted("user:a"))
+        sweep = SweepDecay(scopes=("local",), policies=(HALF_LIFE,))
+        node.writer.submit([sweep], actor="agent:t", received_at=START_US + DAY_US).result()
+        view = node.reader.pin()
+        slots = np.arange(2, dtype=np.int32)
+        assert view.confidence(slots, node.moment()).tolist() == [1.0, 0.5]
+        with node.reader.pool.connection() as db:
+            rows = query(db, "SELECT confidence FROM facts ORDER BY from_position")
+        assert rows == [(1.0,), (0.5,)]
     finally:
         node.close()
 

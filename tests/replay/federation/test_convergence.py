@@ -53,6 +53,23 @@ def test_a_hard_schedule_ends_in_equal_digests_and_whole_logs(
             member.close()
 
 
+def test_a_node_offers_its_own_streams_alone(tmp_path: Path) -> None:
+    a, b, c = (Member(tmp_path, name) for name in ("a", "b", "c"))
+    try:
+        a.meet(c)
+        c.meet(a)
+        a.meet(b)
+        for member in (a, c):
+            member.submit([asserted(source=f"agent:{member.name}", scope="company")])
+        a.pull(Link(a, c))
+        assert {name for name in a.node.log.stream_heads() if name.startswith(c.id)}
+        offered = [head.stream for head in Link(b, a).heads().heads]
+        assert offered == [f"{a.id}/1/scope/company"]
+    finally:
+        for member in (a, b, c):
+            member.close()
+
+
 SECRET = "a secret that must not stay"
 
 
