@@ -47,6 +47,7 @@ def test_a_reading_after_a_remote_one_is_greater_than_both() -> None:
     before = clock.tick(START_US)
     remote = NOW_HLC + 5_000
     assert clock.receive(remote, START_US) > max(before, remote)
+    assert clock.receive(remote, START_US + 60_000_000) == NOW_HLC + 60_000_000  # the wall's
 
 
 def test_a_remote_clock_too_far_ahead_is_refused_without_effect() -> None:

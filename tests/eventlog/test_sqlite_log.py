@@ -11,6 +11,7 @@ import pytest
 
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.codec import header_hash
+from engramlog.eventlog.engines.sqlite import erasing as sqlite_erasing
 from engramlog.eventlog.engines.sqlite import schema as sqlite_schema
 from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS
@@ -19,7 +20,7 @@ from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.log import EventLog, Idempotency
 from engramlog.replay.verify import verify
 from tests.eventlog.contract import LogContract
-from tests.worlds.samples import ORIGIN, START_US, erase, fact, facts, open_log
+from tests.worlds.samples import ORIGIN, START_US, erase, erased, fact, facts, open_log
 
 
 class TestSqliteLog(LogContract):
@@ -95,6 +96,11 @@ def test_a_full_disk_is_storage_full_and_the_log_continues_with_space(path: Path
         key = Idempotency("agent:alice", "key", b"digest")
         with pytest.raises(StorageFull):
             log.append([*facts(2000), fact(scope="team")], idempotency=key)
+        erasing = log.begin()
+        erasing.append([*facts(2000), erased(kept[0])])
+        erasing.erase([kept[0].event_id])
+        with pytest.raises(StorageFull):  # the erasure itself is allowed
+            erasing.commit()
         assert log.read() == kept
         assert log.head().position == 5
         writer.pragma("max_page_count", limit)
@@ -217,6 +223,23 @@ def test_after_scrubbing_no_byte_of_an_erased_payload_is_in_any_file(path: Path)
             assert not [salt for salt in salts if salt is not None and salt in data], name
         assert b"kept-7kept-7" in files["log.db"]
         assert verify(log).fault is None
+
+
+def test_scrubbing_fails_while_a_reader_keeps_the_old_pages(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_erasing, "TRUNCATE_ATTEMPTS", 2)
+    monkeypatch.setattr(sqlite_erasing, "TRUNCATE_PAUSE_SECONDS", 0.0)
+    with open_log(path) as log, closing(raw(path)) as reader:
+        (gone,) = log.append([fact("secret " * 400)]).events
+        log._require_writer().set_busy_timeout(1)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM payloads").fetchall()
+        erase(log, gone)
+        with pytest.raises(StorageFailed, match="a reader does not finish"):
+            log.scrub()
+        reader.execute("COMMIT")
+        log.scrub()
 
 
 def test_a_copy_needs_no_file_beside_it(path: Path, tmp_path: Path) -> None:
