@@ -1,6 +1,5 @@
 """Requests about episodes, deltas and memories. Unknown fields are rejected."""
 
-import math
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -35,24 +34,11 @@ def _part(text: str) -> str:
         raise PydanticCustomError("memory_scope", "{reason}", {"reason": fault.reason}) from fault
 
 
-def _plain(value: Any) -> Any:
-    """JSON that the log can keep: no NaN or infinity."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise PydanticCustomError("finite_number", "must be a finite number")
-    if isinstance(value, dict):
-        for item in value.values():  # pyright: ignore[reportUnknownVariableType]
-            _plain(item)
-    elif isinstance(value, list):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
-            _plain(item)
-    return value  # pyright: ignore[reportUnknownVariableType]
-
-
 Part = Annotated[str, AfterValidator(_part)]
 """A user, session or agent: not empty, at most 256 bytes, no control characters; NFC."""
 Identifier = Annotated[str, Field(min_length=1, max_length=ID_BYTES_MAX), AfterValidator(_part)]
-Metadata = Annotated[dict[str, Any], Field(max_length=METADATA_FIELDS_MAX), AfterValidator(_plain)]
-Payload = Annotated[dict[str, Any], Field(max_length=PAYLOAD_FIELDS_MAX), AfterValidator(_plain)]
+Metadata = Annotated[dict[str, Any], Field(max_length=METADATA_FIELDS_MAX)]
+Payload = Annotated[dict[str, Any], Field(max_length=PAYLOAD_FIELDS_MAX)]
 Identifiers = Annotated[list[Identifier], Field(max_length=SOURCES_MAX)]
 Tag = Annotated[str, Field(min_length=1, max_length=TAG_LENGTH_MAX)]
 

@@ -67,6 +67,8 @@ def without(name: str) -> dict[str, Any]:
         (fact(derived_from=["xyz"]), ["derived_from"]),
         (fact(derived_from=[{"fact_id": "x"}]), ["derived_from"]),
         (fact(derived_from=[{"hash": "A" * 64}]), ["derived_from"]),
+        (fact(derived_from=[{"hash": "a" * 64, "fact_id": 5}]), ["derived_from"]),
+        (fact(derived_from=[{"hash": "a" * 64, "fact_id": "x" * 1000}]), ["derived_from"]),
     ],
 )
 def test_a_wrong_field_is_422_and_named(
