@@ -24,6 +24,22 @@ SOURCES = ("agent:ann", "agent:max", "agent:eve")
 KEYS = ("memory:role", "memory:title")
 
 
+def test_facts_and_records_that_are_gone_leave_the_others_as_they_were() -> None:
+    denied, says = DeniedFacts(), (7, 1)
+    for position, (fact, record) in enumerate(((0, 10), (5000, 11), (0, 12)), 1):
+        denied.add(fact, record, says, position)
+    slots = np.array([0, 1, 5000, 9000], dtype=np.int32)
+    assert denied.ever(slots).tolist() == [True, False, True, False]
+    assert list(denied.newest_first(2)) == [(2, 0, 1), (1, 0, 0)]
+    assert [dict(denied.runs(fact)) for fact in (0, 5000)] == [{0: [0, 1, 2, 3]}, {0: [1, 2]}]
+    left = denied.without({11})
+    for each in (left, DeniedFacts.of(left.state())):
+        assert each.ever(slots).tolist() == [True, False, False, False]
+        assert list(each.newest_first(9)) == [(3, 0, 1), (1, 0, 0)]
+        assert [dict(each.runs(fact)) for fact in (0, 5000)] == [{0: [0, 2]}, {}]
+    assert denied.without({0}).facts() == [5000]
+
+
 class Step(Struct, frozen=True):
     """One event of a world. ``picks``: which facts a denial names, also ones still to come."""
 
