@@ -237,7 +237,7 @@ def _answer_to(fault: Exception, request: web.Request) -> web.StreamResponse:
         _log.warning("%s %s: %r", request.method, request.path, fault)
         return _failure(limit)
     transport = request.transport
-    if isinstance(fault, ConnectionResetError) and (transport is None or transport.is_closing()):
+    if isinstance(fault, ConnectionError) and (transport is None or transport.is_closing()):
         _log.info("%s %s: the caller has gone", request.method, request.path)
         return answer({"detail": "the caller has gone"}, _CALLER_GONE)
     error_id = secrets.token_hex(8)

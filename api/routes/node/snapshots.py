@@ -111,7 +111,7 @@ async def contents(call: Call) -> web.StreamResponse:
         response.content_type = SNAPSHOT_TYPE
         response.content_length = snapshot.bytes
         await response.prepare(call.request)
-        with suppress(ConnectionResetError):  # the caller has disconnected
+        with suppress(ConnectionError):  # the caller has disconnected
             await _send(response, file, snapshot.bytes)
     return response
 
