@@ -14,7 +14,7 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.columns import substring_index
 from engramlog.projections.columns.substring_index import Folded
 from engramlog.projections.graph import search as searching
-from engramlog.projections.graph.search import search
+from engramlog.projections.graph.search import NamedEntity, search
 from engramlog.projections.image.fact_texts import PieceOfFacts
 from engramlog.projections.moment import Moment
 from tests.worlds.histories import asserted
@@ -67,6 +67,13 @@ def test_a_name_is_found_whole_then_by_its_beginning_then_by_that_of_a_word(
         view = node.reader.pin()
         hits = search(view, RIGHTS, Moment(view.position, 2**60), "ledger", (), 5)
         assert [each.entity for each in hits.entities] == names[::-1]
+        aliases = [
+            ("user:lizzie", "user:ledger"),
+            ("user:ann", names[0]),
+            ("user:lizzies", "user:x"),
+        ]
+        hits = search(view, RIGHTS, Moment(view.position, 2**60), "liz zie", aliases, 5)
+        assert hits.entities == [NamedEntity("user:ledger", 1, "user:lizzie")]
     finally:
         node.close()
 

@@ -65,6 +65,9 @@ def test_a_note_is_hidden_with_its_entity(
     came = [replace(events[name], position=n) for n, name in enumerate(order.split(), 1)]
     folded, loaded = _images(tmp_path, came)
     assert folded.resolutions.notes() == loaded.resolutions.notes() != {}
+    pairs = [image.resolutions.pairs() for image in (folded, loaded)]
+    assert len(pairs[0][0]) == 2, "the note with each side"
+    assert [each.tolist() for each in pairs[0]] == [each.tolist() for each in pairs[1]]
     for image in (folded, loaded):
         view = View(image)
         moment = Moment(view.position, came[-1].received_at)
@@ -77,6 +80,7 @@ def _images(tmp_path: Path, came: list[Recorded]) -> tuple[MemoryImage, MemoryIm
     store = ProjectionStore(tmp_path / "tables.db")
     for event in came:
         folded.apply([event], event.position)
+        folded.resolutions.pairs()  # as readers ask between events
         with store.db:
             store.apply([event])
     loaded.load(store.db, len(came))

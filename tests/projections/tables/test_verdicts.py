@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -149,6 +150,15 @@ def test_rebuilt_and_filled_states_equal_the_followed_one(moves: list[str]) -> N
             assert flags(filled) == followed
         finally:
             node.close()
+
+
+def test_flags_of_later_facts_leave_those_of_earlier_ones() -> None:
+    part = MemoryImage().verdicts
+    part.judge(3, NOTED)
+    part.judge(5000, NOTED)
+    part.hold(np.array([9000], dtype=np.int32), np.array([VALUE_FLAG], dtype=np.uint8))
+    slots = np.array([3, 4, 5000, 9000, 20_000], dtype=np.int32)
+    assert verdicts.flags_at(part.array, slots).tolist() == [NOTED, 0, NOTED, VALUE_FLAG, 0]
 
 
 def test_a_new_ruleset_judges_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
