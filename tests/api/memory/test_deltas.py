@@ -131,6 +131,8 @@ def test_every_reason_of_a_conflict(live: LiveNode) -> None:
     assert refusal(live, update("gone")) == (409, "already_retracted")
     assert refusal(live, update("hers")) == (409, "scope_mismatch")
     assert refusal(live, update("f-1", "f-1")) == (409, "duplicate_replaces")
+    (same,) = [fact["fact_id"] for fact in facts(live, agent="rag")]
+    assert refusal(live, update("f-1", same)) == (409, "duplicate_replaces")
     assert refusal(live, update("f-1", id="f-1")) == (409, "self_replace")
     assert refusal(live, update("f-1"), update("f-1", id="f-8")) == (409, "batch_overlap")
     assert refusal(live, update("f-1", expected_version=2)) == (409, "stale_version")

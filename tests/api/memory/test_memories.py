@@ -200,6 +200,15 @@ def test_equal_words_never_get_a_lower_classification(live: LiveNode, owner: str
     assert answer.json()["detail"]["code"] == "classification_misplaced"
 
 
+def test_a_confidential_repetition_in_an_open_scope_is_refused(live: LiveNode, owner: str) -> None:
+    said = store(live, "The code is 7", owner, scope="company")
+    answer = post(live, "The code is 7", owner, scope="company", classification=2)
+    assert answer.status_code == 422
+    assert answer.json()["detail"]["code"] == "classification_misplaced"
+    again = skipped(live, "The code is 7", owner, scope="company")
+    assert (again["id"], again["classification"]) == (said["id"], said["classification"])
+
+
 def test_a_repetition_with_a_higher_classification_raises_it(
     live: LiveNode, owner: str, other: str
 ) -> None:
