@@ -120,7 +120,7 @@ def _replay_tables(log: EventLog, link: Path, path: Path, position: int) -> dict
             header = event.header
             heads[header.stream] = StreamHead(header.stream, header.stream_seq, event.hash)
 
-    with closing(ProjectionStore(link, path, bulk=True, strict=True, history=log)) as store:
+    with closing(ProjectionStore(link, path, bulk=True, history=log)) as store:
         replay_into(store, log, position, tolerant=True, applied=note_heads)
         store.finish_bulk()
     return heads

@@ -141,7 +141,7 @@ def build_green(
     for each in passed:
         _log.warning("snapshot %s is passed over: %s", each.position, each.reason)
     try:
-        with closing(ProjectionStore(link, path, bulk=True, strict=True, history=log)) as store:
+        with closing(ProjectionStore(link, path, bulk=True, history=log)) as store:
             events = replay_into(store, log, until, progress, tolerant=tolerant)
             if start is None:  # a snapshot has its indexes
                 store.finish_bulk()

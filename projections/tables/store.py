@@ -82,7 +82,6 @@ class ProjectionStore:
         link: the public path of the file (``projections.db``).
         path: the generation to open; by default the link's target.
         bulk: no durability and late indexes; call ``finish_bulk`` when complete.
-        strict: an event of an unknown local kind raises UnknownKind (rebuilds).
         history: the log of the events; erasures read the state before them from it.
 
     ``checkpoints``: every projector's, by name.
@@ -94,13 +93,11 @@ class ProjectionStore:
         path: Path | None = None,
         *,
         bulk: bool = False,
-        strict: bool = False,
         history: ReadableLog | None = None,
     ) -> None:
         self.history = history
         self.path = path or current_generation(link) or new_generation(link)
         self._bulk = bulk
-        self._strict = strict
         self.db = open_writer(self.path, bulk=bulk)
         self._create()
         if path is None and current_generation(link) != self.path:
@@ -155,7 +152,8 @@ class ProjectionStore:
     def apply(self, events: Sequence[Recorded]) -> None:
         """Apply events to every projector inside the caller's transaction. A projector that raises
         is halted at its last good position with the reason, and its rows of these events are
-        undone. The others continue."""
+        undone. The others continue. Raises UnknownKind: a later release wrote an event of this log;
+        without it, a revoked key would still open the node."""
         start = 0
         for index, event in enumerate(events):
             if isinstance(event.payload, FactErased) and event.peer is None:
@@ -255,11 +253,11 @@ class ProjectionStore:
         for event in events:
             if event.header.kind in KNOWN_KINDS and type(event.payload) is not UnknownPayload:
                 continue
-            if self._strict and event.peer is None:
+            if event.peer is None:
                 header = event.header
                 raise UnknownKind(
                     f"position {event.position}: kind {header.kind!r} version"
-                    f" {header.schema_version} is not known to this release"
+                    f" {header.schema_version} is of a later release: upgrade this one"
                 )
             self.db.execute(
                 "INSERT OR IGNORE INTO unknown_events VALUES (?,?,?)",

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from engramlog.eventlog.clock import Clock
-from engramlog.eventlog.errors import StorageError
+from engramlog.eventlog.errors import StorageError, UnknownKind
 from engramlog.eventlog.event import Recorded, Stored
 from engramlog.eventlog.identifiers import IdentifierSource
 from engramlog.eventlog.log import EventLog, Idempotency, KeyCopy, WholeLog
@@ -194,6 +194,8 @@ class Writer(CatchesUp):
             self._catch_up()
         except StorageError as fault:
             self.degraded = f"projections are behind the log: {fault}"
+        except UnknownKind as fault:  # of another node over the log, which runs a later release
+            self.broken = self.degraded = str(fault)
         except Exception as fault:
             self._break(fault)
 

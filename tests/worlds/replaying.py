@@ -44,7 +44,7 @@ def lived(steps: list[Step]) -> Generator[Node, None, None]:
 def replayed(events: Sequence[Recorded], page: int) -> Generator[ProjectionStore, None, None]:
     """A store with events applied in pages of a size."""
     with tempfile.TemporaryDirectory() as folder:
-        store = ProjectionStore(Path(folder) / "projections.db", strict=True)
+        store = ProjectionStore(Path(folder) / "projections.db")
         try:
             for start in range(0, len(events), page):
                 with store.db:

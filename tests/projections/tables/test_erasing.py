@@ -275,7 +275,7 @@ def test_a_rebuild_begun_before_an_erasure_ends_with_it(node: Node, tmp_path: Pa
         says(node, text, source) for text, source in (("A", "s:1"), ("B", "s:2"), ("C", "s:3"))
     ]
     before = node.log.read(0, 100)
-    store = ProjectionStore(tmp_path / "green.db", bulk=True, strict=True, history=node.log)
+    store = ProjectionStore(tmp_path / "green.db", bulk=True, history=node.log)
     try:
         with store.db:
             store.apply(before)

@@ -1,5 +1,6 @@
 """Past faults around the writer that hit the wrong caller, or all callers."""
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
-from engramlog.eventlog.errors import PayloadTooLarge, StorageFailed
+from engramlog.eventlog.errors import PayloadTooLarge, StorageFailed, UnknownKind
 from engramlog.eventlog.event import UnknownPayload
-from engramlog.eventlog.kinds import RecallServed, RecallUse, Value
+from engramlog.eventlog.kinds import SCHEMA_VERSIONS, RecallServed, RecallUse, Value
 from engramlog.eventlog.log import Idempotency
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.database import query
@@ -157,9 +158,7 @@ def test_receipt_times_of_files_are_kept_and_never_go_back(tmp_path: Path) -> No
     node.close()
 
 
-def test_an_unknown_kind_from_a_peer_is_noted_and_an_own_one_only_while_serving(
-    node: Node, tmp_path: Path
-) -> None:
+def test_an_unknown_kind_from_a_peer_is_noted(node: Node, tmp_path: Path) -> None:
     node.write(role("A"))
     events = node.log.read(0, 10)
     header = msgspec.structs.replace(events[-1].header, kind="fact_dreamt", schema_version=3)
@@ -170,7 +169,7 @@ def test_an_unknown_kind_from_a_peer_is_noted_and_an_own_one_only_while_serving(
         header=header,
         payload=UnknownPayload("fact_dreamt", 3),
     )
-    store = ProjectionStore(tmp_path / "other.db", strict=True)
+    store = ProjectionStore(tmp_path / "other.db")
     with store.db:
         store.apply([*events, strange])
     assert store.position == strange.position
@@ -178,6 +177,27 @@ def test_an_unknown_kind_from_a_peer_is_noted_and_an_own_one_only_while_serving(
     assert noted == [("fact_dreamt", 3)]
     assert not store.halted
     store.close()
+
+
+def test_a_node_does_not_start_on_what_a_later_release_wrote_behind_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node.open(tmp_path / "data")
+    node.write(role("A"))
+    tables = node.writer.store.path
+    node.close()
+    shutil.copy(tables, tmp_path / "tables")
+    node = Node.open(tmp_path / "data")
+    node.write(role("B"))
+    node.close()
+    shutil.copy(tmp_path / "tables", tables)
+    with monkeypatch.context() as earlier:
+        earlier.setitem(SCHEMA_VERSIONS, "fact_asserted", 3)
+        with pytest.raises(UnknownKind, match=r"position 3: .*'fact_asserted' version 4 is of a"):
+            Node.open(tmp_path / "data")
+    node = Node.open(tmp_path / "data")
+    assert node.reader.pin().count == 2
+    node.close()
 
 
 def test_an_as_of_read_ignores_concurrent_writes(node: Node) -> None:

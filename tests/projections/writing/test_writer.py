@@ -144,6 +144,24 @@ def test_other_nodes_writes_are_followed_and_failures_retried(
     assert len(ids(node)) == 2
 
 
+def test_a_node_beside_one_of_a_later_release_says_so_and_writes_no_more(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.write(role("A"))
+    (written,) = node.log.read(node.log.head().position - 1)
+    assert isinstance(written.payload, FactAsserted)
+    node.log.append(
+        [Draft(written.payload, scope_partition("company"), bytes(15) + b"1", "agent:t")]
+    )
+    monkeypatch.setitem(SCHEMA_VERSIONS, "fact_asserted", 3)
+    node.writer.follow()
+    node.writer.exclusive(lambda: None).result()
+    reason = "position 3: kind 'fact_asserted' version 4 is of a later release: upgrade this one"
+    assert status_of_node(node)["degraded"] == reason
+    with pytest.raises(WriterDegraded, match="later release"):
+        node.write(role("B"))
+
+
 def test_a_write_is_acknowledged_when_only_the_tables_fail_and_they_catch_up(node: Node) -> None:
     store = node.writer.store
     store.db = FailingOnce(store.db)  # type: ignore[assignment]
