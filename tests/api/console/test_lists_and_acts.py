@@ -50,12 +50,15 @@ def test_long_lists_draw_only_rows_in_sight(live: LiveNode, visit: Visit) -> Non
     expect(reason).to_have_value("half written")
 
     page = tab.go("entity", name=HUB)
-    page.get_by_role("button", name="all 200").click()
+    expect(page.locator(".group-name").first).to_have_text("note 200+")
+    page.get_by_role("button", name="all 200+").click()
     to_the_end(tab)
     expect(page.locator(".row").last).to_contain_text("fewer")
     assert 5 < drawn(page, ".stated") < DRAWN_MAX
     assert page.locator(".row").last.get_attribute("aria-posinset") == str(HUB_FACTS + 1)
     assert faults_of(page) == []
+    page.evaluate("scrollTo(0, 0)")
+    expect(page.locator(".group-name").first).to_have_text(f"note {HUB_FACTS}")
     page.reload()
     tab.settle()
     to_the_end(tab)

@@ -104,6 +104,8 @@ const Groups = ({ facts, more }: { facts: readonly Fact[]; more: (() => void) | 
   const opened = param("groups").split("\n").filter(Boolean);
   const grouped = groups(facts);
   const last = grouped.at(-1)?.[0];
+  // Until every page is here, the numbers are of those that are.
+  const least = more === null ? "" : "+";
   const disputes = new Map(grouped.map(([relation, group]) => [relation, group.filter((fact) => fact.contradicted).length]));
   const turn = (relation: string): void => amend({ groups: (opened.includes(relation) ? opened.filter((each) => each !== relation) : [...opened, relation]).join("\n") }, true);
   return (
@@ -112,22 +114,22 @@ const Groups = ({ facts, more }: { facts: readonly Fact[]; more: (() => void) | 
       more={last !== undefined && opened.includes(last) ? more : null} keyOf={({ key }) => key}
       draw={(part) => (
         <div class={part.size === null ? "group" : "group begins"}>
-          {part.size !== null && <h3 class="group-name"><a class="plain" href={addressOf("search", { relation: part.relation })} title="Every fact of this relation"><Relation name={part.relation} /></a>{part.size > 1 && <span class="muted"> {count(part.size)}</span>}</h3>}
+          {part.size !== null && <h3 class="group-name"><a class="plain" href={addressOf("search", { relation: part.relation })} title="Every fact of this relation"><Relation name={part.relation} /></a>{part.size > 1 && <span class="muted"> {count(part.size)}{least}</span>}</h3>}
           <div class="group-facts">
             {part.kind === "stated" && part.facts.map((fact) => <Stated key={fact.id} fact={fact} />)}
-            {part.kind === "dispute" && <Dispute facts={part.facts} all={disputes.get(part.relation) ?? 0} />}
-            {part.kind === "toggle" && <button type="button" class="quiet" aria-expanded={opened.includes(part.relation)} onClick={() => turn(part.relation)}>{opened.includes(part.relation) ? "fewer" : `all ${count(part.facts.length)}`}</button>}
+            {part.kind === "dispute" && <Dispute facts={part.facts} all={disputes.get(part.relation) ?? 0} least={least} />}
+            {part.kind === "toggle" && <button type="button" class="quiet" aria-expanded={opened.includes(part.relation)} onClick={() => turn(part.relation)}>{opened.includes(part.relation) ? "fewer" : `all ${count(part.facts.length)}${least}`}</button>}
           </div>
         </div>
       )} />
   );
 };
 
-const Dispute = ({ facts, all }: { facts: readonly Fact[]; all: number }): JSX.Element => (
+const Dispute = ({ facts, all, least }: { facts: readonly Fact[]; all: number; least: string }): JSX.Element => (
   <div class={all > 1 ? "dispute" : "dispute settled"}>
     <p class="dispute-head">
       {all > 1
-        ? <><span class="tag bad">in conflict</span> {count(all)} values that exclude each other. <a href={addressOf("review")}>Settle it</a></>
+        ? <><span class="tag bad">in conflict</span> {count(all)}{least} values that exclude each other. <a href={addressOf("review")}>Settle it</a></>
         : <><span class="tag">set aside</span> lost against another value. <a href={addressOf("review", { status: "resolved" })}>See the resolution</a></>}
     </p>
     <div class="sides">{facts.map((fact) => <Stated key={fact.id} fact={fact} />)}</div>
