@@ -38,6 +38,8 @@ class BrowserPolicy:
     credentials: bool
     hosts: frozenset[str] | None
     """Names that this node answers to; None for any."""
+    public: tuple[str, int | None] | None
+    """Host and port of the node's own pages at ``node_url``: a proxy may name another ``Host``."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -56,6 +58,7 @@ class BrowserPolicy:
             dev_localhost=settings.cors_dev_localhost,
             credentials=settings.cors_allow_credentials,
             hosts=hosts,
+            public=_parts(settings.node_url),
         )
 
     @cached_property
@@ -83,7 +86,8 @@ class BrowserPolicy:
             raise coded("host_forbidden", f"this node does not answer under the name {host!r}")
         if origin is not None and not self.allows(origin):
             own = (host, port or _PORTS.get(origin.partition(":")[0]))
-            if _parts(origin) != own:
+            page = _parts(origin)
+            if page is None or page not in (own, self.public):
                 raise coded("origin_forbidden", "pages of this origin may not use this node")
 
     def allows(self, origin: str) -> bool:

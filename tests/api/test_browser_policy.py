@@ -1,6 +1,7 @@
 """Access of web pages to a node: their own origin's, allowed ones, and no others."""
 
 from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,25 @@ def test_the_nodes_own_page_may_write(live: LiveNode) -> None:
     )
     assert answer.status_code == 201
     assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("node_url", "origin", "status"),
+    [
+        ("https://memory.example", "https://memory.example", 201),
+        ("https://memory.example/", "https://memory.example:443", 201),
+        ("https://memory.example", "http://memory.example", 403),
+        ("https://memory.example:8443", "https://memory.example", 403),
+        ("", "null", 403),
+    ],
+)
+def test_the_nodes_own_page_may_write_through_a_proxy_that_names_another_host(
+    tmp_path: Path, node_url: str, origin: str, status: int
+) -> None:
+    with closing(LiveNode(tmp_path / "node", auth_required=True, node_url=node_url)) as node:
+        headers = {"Origin": origin, "Host": "127.0.0.1:8765"}
+        answer = node.call("POST", "/v1/facts", json=fact(), headers=headers, key=CONTROL_TOKEN)
+        assert answer.status_code == status
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "", "["])
@@ -159,8 +179,8 @@ def test_an_instant_whose_plus_became_a_space_is_read_as_plus(live: LiveNode) ->
 
 @pytest.mark.parametrize("depth", [101, 600, 5_000])
 def test_deep_nesting_is_refused(live: LiveNode, depth: int) -> None:
-    for opening, closing in (("[", "]"), ('{"a":', "}")):
-        body = opening * depth + "1" + closing * depth
+    for opening, ending in (("[", "]"), ('{"a":', "}")):
+        body = opening * depth + "1" + ending * depth
         answer = live.call("POST", "/v1/facts", content=body.encode())
         assert (answer.status_code, code_of(answer)) == (400, "malformed_json")
 
