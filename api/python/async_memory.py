@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Self
 
 from msgspec import convert
@@ -26,6 +25,7 @@ from engramlog.api.python.results import (
     recalled_of,
 )
 from engramlog.api.python.values import (
+    InstantLike,
     MomentLike,
     PlainValue,
     given_instant,
@@ -162,7 +162,7 @@ class AsyncMemoryView:
         return history_of(life, known.get)
 
     def as_of(
-        self, moment: MomentLike | None = None, *, valid_at: datetime | str | None = None
+        self, moment: MomentLike | None = None, *, valid_at: InstantLike | None = None
     ) -> AsyncMemoryView:
         """The memory as known at a moment; with ``valid_at``, the facts valid at that time.
 
@@ -236,8 +236,8 @@ class AsyncMemory(AsyncMemoryView):
         *,
         user: str | None = None,
         confidence: float = 1.0,
-        valid_from: datetime | str | None = None,
-        valid_until: datetime | str | None = None,
+        valid_from: InstantLike | None = None,
+        valid_until: InstantLike | None = None,
         scope: str | None = None,
     ) -> Fact:
         """State a fact. A ``Ref`` as value links two entities; ``user`` is its source.
@@ -271,12 +271,16 @@ class AsyncMemory(AsyncMemoryView):
         user. Needs the permission ``admin``; opened directories have it.
 
         Raises:
-            ValueError: none or several of the three are given, or an empty name.
+            ValueError: none or several of the three are given, an empty name, or an entity for a
+                fact.
             ClientError: 404, nothing is known of it; 423, a legal hold forbids it.
         """
         # An empty name is a mistake of the caller: it must not choose what else is erased.
         if [bool(facts), entity is not None, user is not None].count(True) != 1:
             raise ValueError("forget: name facts, or entity, or user")
+        for fact in facts:
+            if isinstance(fact, str) and ":" in fact and not fact.startswith("sha256:"):
+                raise ValueError(f"forget: {fact} is no id of a fact; for its facts: entity=…")
         owner = given_user(user) or given_name("entity", entity)
         what = {"fact_ids": [_id(fact) for fact in facts]} if facts else {"entity": owner}
         body = {**what, "wait": True, "timeout_s": ERASING_SECONDS}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from engramlog.api.python.async_memory import AsyncMemory, AsyncMemoryView
 from engramlog.api.python.transport import begun, in_own_thread, waited
-from engramlog.api.python.values import MomentLike
+from engramlog.api.python.values import InstantLike, MomentLike
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -59,7 +58,7 @@ class MemoryView:
     history = _waiting(AsyncMemoryView.history)
 
     def as_of(
-        self, moment: MomentLike | None = None, *, valid_at: datetime | str | None = None
+        self, moment: MomentLike | None = None, *, valid_at: InstantLike | None = None
     ) -> MemoryView:
         """The memory as known at a moment; with ``valid_at``, the facts valid at that time.
 

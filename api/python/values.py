@@ -1,7 +1,7 @@
 """Values and moments, converted between Python and the wire."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, TypeAlias
 
 
@@ -16,8 +16,10 @@ class Ref(str):
 
 PlainValue: TypeAlias = str | float | bool | datetime | None
 """The value of a fact. ``Ref`` is a ``str``; ``int`` a number."""
-MomentLike: TypeAlias = str | int | datetime
-"""An instant, an RFC 3339 text or HLC, ``position:N``, or the position itself."""
+InstantLike: TypeAlias = date | str
+"""A datetime; a date, which means its first moment in UTC; or a text of either."""
+MomentLike: TypeAlias = InstantLike | int
+"""An instant, an HLC, ``position:N``, or the position itself."""
 
 
 def wire_value(value: PlainValue | Mapping[str, Any]) -> dict[str, Any]:
@@ -76,16 +78,16 @@ def instant(text: str | None) -> datetime | None:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def instant_text(name: str, given: datetime | str) -> str:
+def instant_text(name: str, given: InstantLike) -> str:
     """An instant in the form of requests.
 
     Raises:
         ValueError: a datetime has no offset, or the text is empty.
         TypeError: it is neither.
     """
-    if not isinstance(given, datetime):
+    if not isinstance(given, date):
         return name_text(name, given, "a datetime or a text")
-    if given.tzinfo is None:
+    if isinstance(given, datetime) and given.tzinfo is None:
         raise ValueError(f"{name}: give a datetime with an offset, such as tzinfo=UTC")
     return given.isoformat()
 
@@ -97,7 +99,7 @@ def moment_text(given: MomentLike) -> str:
     return instant_text("as_of", given)
 
 
-def given_instant(name: str, given: datetime | str | None) -> str | None:
+def given_instant(name: str, given: InstantLike | None) -> str | None:
     """``instant_text`` of an instant, if one is given."""
     return None if given is None else instant_text(name, given)
 

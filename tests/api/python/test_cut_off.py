@@ -176,7 +176,7 @@ def test_a_process_is_never_too_busy_for_itself(tmp_path: Path) -> None:
 def test_a_directory_that_this_process_holds_is_refused_as_such(tmp_path: Path) -> None:
     node = Node.open(tmp_path / "memory")
     try:
-        with pytest.raises(EventLogError, match=r"pid \d+ \(this one\)$"):
+        with pytest.raises(EventLogError, match=r"pid \d+ \(this one\); to share it, serve it: "):
             Memory(tmp_path / "memory")
     finally:
         node.close()

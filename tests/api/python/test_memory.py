@@ -5,7 +5,7 @@ import inspect
 import pickle
 from collections.abc import Iterator
 from copy import deepcopy
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import Enum
 from itertools import count
 from pathlib import Path
@@ -293,6 +293,17 @@ def test_a_forgotten_fact_is_in_no_past(memory: Memory, user: str) -> None:
     assert list(memory.facts(f"user:{user}", ended=True)) == []
     with pytest.raises(ValueError, match="forget: name facts, or entity, or user"):
         memory.forget(secret, user=user)
+    with pytest.raises(ValueError, match="user:ann is no id of a fact; for its facts: entity="):
+        memory.forget("user:ann")
+
+
+def test_a_date_is_its_first_moment_in_utc(memory: Memory, user: str) -> None:
+    day = date(2024, 3, 1)
+    memory.assert_fact(f"user:{user}", "memory:city", "Wels", valid_from=day)
+    found = memory.as_of(valid_at=datetime(2024, 3, 1, tzinfo=UTC)).facts(f"user:{user}")
+    assert [fact.valid_from for fact in found] == [datetime(2024, 3, 1, tzinfo=UTC)]
+    assert not memory.as_of(valid_at=date(2024, 2, 29)).facts(f"user:{user}")
+    assert not memory.as_of(date(2024, 3, 1)).facts(f"user:{user}")
 
 
 def test_answers_show_themselves(memory: Memory, user: str) -> None:
