@@ -27,6 +27,7 @@ EXPECTED = {
     "GET /v1/profiles": "profiles",
     "GET /v1/recall/receipts": "receipts",
     "GET /v1/recall/receipts/{}": "receipt_id",
+    "GET /v1/time-travel/entities/{}": "events",
     "GET /v1/tombstones": "tombstones",
     "GET /v1/tombstones/{}": "tombstoned",
     "POST /v1/auth/keys": "id",
