@@ -114,9 +114,9 @@ def _are_outdated(survey: Survey, slots: I32, contradicted: Bool) -> Bool:
     if len(disputed) < 2:
         return outdated
     said = slots[disputed]
-    order = np.lexsort((*view.ages(said), view.voices(said), view.key[said]))
-    said, disputed = said[order], disputed[order]
-    key, voice, value = view.key[said], view.voices(said), view.value[said]
+    key, voice = view.key[said], view.voices(said)
+    order = np.lexsort((*view.ages(said), voice, key))
+    disputed, key, voice, value = disputed[order], key[order], voice[order], view.value[said[order]]
     ends = np.append((key[1:] != key[:-1]) | (voice[1:] != voice[:-1]), True)
     latest = np.flatnonzero(ends)[np.cumsum(ends) - ends]
     followed = value != value[latest]
