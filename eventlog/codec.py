@@ -78,9 +78,9 @@ def header_hash(header: bytes) -> bytes:
     return hashlib.sha256(b"\x00" + header).digest()
 
 
-def is_later(header: Header) -> bool:
-    """Whether a later release wrote the event: its kind or version is not known here."""
-    return header.schema_version > SCHEMA_VERSIONS.get(header.kind, 0)
+def is_later(kind: str, version: int) -> bool:
+    """Whether a later release writes such events: kind or version is not known here."""
+    return version > SCHEMA_VERSIONS.get(kind, 0)
 
 
 def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import apsw
 from msgspec import Struct
 
-from engramlog.eventlog.kinds import SCHEMA_VERSIONS
+from engramlog.eventlog.codec import is_later
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.registry import KNOWN_KINDS, PROJECTORS
 
@@ -56,6 +56,6 @@ def newly_known(db: apsw.Connection) -> str | None:
     known = [
         f"{kind} {version}"
         for kind, version in rows
-        if kind in KNOWN_KINDS and version <= SCHEMA_VERSIONS.get(kind, 0)
+        if kind in KNOWN_KINDS and not is_later(kind, version)
     ]
     return f"an earlier release ignored what this one reads: {', '.join(known)}" if known else None

@@ -179,7 +179,10 @@ def _refuse_later(events: Sequence[Stored]) -> None:
     """Raises ReplicationError if the primary's release is later than this one, and wrote what this
     one cannot read: a key that it revoked would still open the replica."""
     for event in events:
-        if event.peer is None and is_later(header := header_of(event)):
+        if event.peer is not None:
+            continue
+        header = header_of(event)
+        if is_later(header.kind, header.schema_version):
             raise ReplicationError(
                 f"position {event.position}: kind {header.kind!r} version {header.schema_version} "
                 "is of a later release than this replica's: upgrade the replica"
