@@ -46,6 +46,15 @@ def patch(live: LiveNode, name: str, key: str, **changes: Any) -> Any:
     return live.call("PATCH", f"/v1/facts/{name}/attributes", json=changes, key=key)
 
 
+def settled(live: LiveNode, key: str, winner: str) -> str:
+    """The note of the only dispute's settlement."""
+    (dispute,) = live.call("GET", "/v1/conflicts", key=key).json()["conflicts"]
+    path = f"/v1/conflicts/{dispute['conflict_id']}/resolve"
+    answer = live.call("POST", path, key=key, json={"winning_fact_id": winner})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["resolution_fact_id"])
+
+
 def test_each_level_is_for_its_readers(live: LiveNode, owner: str, other: str) -> None:
     ids = [state(live, level, owner) for level in range(4)]
     for key, least in ((other, {*ids[:2]}), (owner, {*ids[:3]}), (CONTROL_TOKEN, {*ids[:3]})):
@@ -264,10 +273,7 @@ def test_a_side_above_the_caller_takes_no_part_in_a_settlement(
     kept = state(live, 1, other, "other", v="a merger")
     state(live, 1, other, "other", v="no merger")
     secret = state(live, 2, owner, v="a takeover")
-    (dispute,) = live.call("GET", "/v1/conflicts", key=other).json()["conflicts"]
-    path = f"/v1/conflicts/{dispute['conflict_id']}/resolve"
-    settled = live.call("POST", path, key=other, json={"winning_fact_id": kept})
-    assert settled.status_code == 200, settled.text
+    settled(live, other, winner=kept)
     open_ones = "/v1/conflicts?status=unresolved"
     assert live.call("GET", open_ones, key=other).json()["conflicts"] == []
     (left,) = live.call("GET", open_ones, key=owner).json()["conflicts"]
@@ -280,10 +286,7 @@ def test_the_note_of_a_settlement_is_for_the_readers_of_both_sides(
 ) -> None:
     secret = state(live, 2, owner, v="a merger")
     plain = state(live, 1, owner, v="no merger")
-    (dispute,) = live.call("GET", "/v1/conflicts", key=owner).json()["conflicts"]
-    path = f"/v1/conflicts/{dispute['conflict_id']}/resolve"
-    winner = {"winning_fact_id": secret if wins else plain}
-    note = live.call("POST", path, key=owner, json=winner).json()["resolution_fact_id"]
+    note = settled(live, owner, winner=secret if wins else plain)
     everything = {"include_retracted": True}
     assert listed(live, owner, **everything) == {secret, plain, note}
     assert listed(live, other, **everything) == {plain}
@@ -297,10 +300,7 @@ def test_reclassifying_hides_the_notes_of_settlements_as_well(
     other = live.mint("read", "write", entity="agent:other", sources=[])
     kept = state(live, 1, owner, v="a merger")
     rival = state(live, 1, owner, "two", v="no merger")
-    (dispute,) = live.call("GET", "/v1/conflicts", key=owner).json()["conflicts"]
-    path = f"/v1/conflicts/{dispute['conflict_id']}/resolve"
-    winner = {"winning_fact_id": kept if wins else rival}
-    note = live.call("POST", path, key=owner, json=winner).json()["resolution_fact_id"]
+    note = settled(live, owner, winner=kept if wins else rival)
     everything = {"include_retracted": True}
     assert listed(live, other, **everything) == {kept, rival, note}
     path, once = f"/v1/facts/{kept}/attributes", {"Idempotency-Key": "once"}

@@ -1,4 +1,4 @@
-"""Fixtures: a node on a real socket, and a forger on another."""
+"""Fixtures: two nodes that replay each other; a node on a real socket, and a forger on another."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,13 +8,24 @@ import pytest
 from engramlog.eventlog.clock import FixedClock
 from tests.worlds.federation.forged import Forger
 from tests.worlds.federation.hostile import HostilePeer
-from tests.worlds.federation.network import START_US
+from tests.worlds.federation.network import START_US, Member
 from tests.worlds.live import LiveNode
 
 
 @pytest.fixture
 def clock() -> FixedClock:
     return FixedClock(START_US)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Member, Member]]:
+    """Two nodes that replay each other."""
+    a, b = Member(tmp_path, "a"), Member(tmp_path, "b")
+    a.meet(b)
+    b.meet(a)
+    yield a, b
+    a.close()
+    b.close()
 
 
 @pytest.fixture

@@ -22,16 +22,6 @@ Make = Callable[..., HostilePeer]
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Member, Member]]:
-    a, b = Member(tmp_path, "a"), Member(tmp_path, "b")
-    a.meet(b)
-    b.meet(a)
-    yield a, b
-    a.close()
-    b.close()
-
-
-@pytest.fixture
 def start(tmp_path: Path, clock: FixedClock) -> Iterator[Callable[[], LiveNode]]:
     """Start the node, again if it runs."""
     running: list[LiveNode] = []

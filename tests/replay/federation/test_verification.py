@@ -3,7 +3,6 @@ refused."""
 
 import random
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,16 +35,6 @@ from tests.worlds.federation.network import START_US, Link, Member
 from tests.worlds.histories import asserted
 
 HOUR_US = 3_600_000_000
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Member, Member]]:
-    a, b = Member(tmp_path, "a"), Member(tmp_path, "b")
-    a.meet(b)
-    b.meet(a)
-    yield a, b
-    a.close()
-    b.close()
 
 
 def say(member: Member, text: str, scope: str = "company") -> str:
