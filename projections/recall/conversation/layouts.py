@@ -62,7 +62,7 @@ def judge(survey: Survey, entities: I32) -> I8:
     found = np.where(transcripts, np.where(voiced, SESSIONS, TRANSCRIPT), PLAIN).astype(np.int8)
     maybe = voiced & ~transcripts
     kept = maybe[of]
-    maybe &= _are_speech(view, slots[kept], of[kept], count)
+    maybe &= are_speech(view, slots[kept], of[kept], count)
     for at in np.flatnonzero(maybe).tolist():
         first, end = of.searchsorted([at, at + 1]).tolist()
         if _is_channel(survey, slots[first:end]):
@@ -118,7 +118,7 @@ def _told_by_relations(view: View, slots: I32, of: I64, count: int) -> Bool:
     slots, of, by_machine = slots[asked], of[asked], by_machine[asked]
     groups, _ = _often(of, view.relation[slots])
     several = np.bincount(groups, minlength=count) >= SPEAKERS_MIN
-    speech = _are_speech(view, slots[by_machine], of[by_machine], count)
+    speech = are_speech(view, slots[by_machine], of[by_machine], count)
     slots = view.by_age(slots, of)
     return several & speech & _take_turns(view, slots, of, view.relation[slots], count)
 
@@ -139,7 +139,7 @@ def _told_by_labels(view: View, slots: I32, of: I64, count: int) -> Bool:
     covered = np.bincount(groups, counts, minlength=count) >= LABELLED_MIN * facts
     several = np.bincount(groups, minlength=count) >= SPEAKERS_MIN
     turns = _take_turns(view, slots, of, labels, count)
-    return covered & several & turns & _are_speech(view, slots, of, count)
+    return covered & several & turns & are_speech(view, slots, of, count)
 
 
 def are_discussed(survey: Survey, keys: I32, voices: I64) -> Bool:
@@ -156,7 +156,7 @@ def are_discussed(survey: Survey, keys: I32, voices: I64) -> Bool:
     little = runs.first[runs.count < SAID_MIN]
     quiet = set(zip(of[little].tolist(), every[little].tolist(), strict=True))
     at = asked.searchsorted(keys)
-    found = _are_speech(view, slots, of, len(asked))
+    found = are_speech(view, slots, of, len(asked))
     for key, voice in zip(at.tolist(), voices.tolist(), strict=True):
         found[key] &= (key, voice) not in quiet
     return found[at]
@@ -201,12 +201,6 @@ def _moves(values: I32 | I64) -> int:
     return int(np.count_nonzero(values[1:] != values[:-1]))
 
 
-def are_speech(view: View, slots: I32) -> bool:
-    """Whether the first of these facts are in sentences, as people and assistants write to each
-    other."""
-    return bool(_are_speech(view, slots, np.zeros(len(slots), dtype=np.int64), 1)[0])
-
-
 def are_talk(view: View, slots: I32) -> bool:
     """Whether many facts, by slot, are mostly speech of few entities at a time. A feed of reports
     has sentences too, but about other entities each time."""
@@ -216,12 +210,13 @@ def are_talk(view: View, slots: I32) -> bool:
     few = np.array(
         [len(distinct(each)) <= SAMPLE // 2 for each in np.split(view.entity[looked], SAMPLES)]
     )
-    talk = few & _are_speech(view, looked, of, SAMPLES)
+    talk = few & are_speech(view, looked, of, SAMPLES)
     return 2 * int(np.count_nonzero(talk)) >= SAMPLES
 
 
-def _are_speech(view: View, slots: I32, of: I64, count: int) -> Bool:
-    """The same for each of so many groups of facts; False without facts."""
+def are_speech(view: View, slots: I32, of: I64, count: int) -> Bool:
+    """Of so many groups of facts, in which the first ones are in sentences, as people and
+    assistants write to each other; False without facts. Groups ascend."""
     kept = _place(of, count) < SAMPLE
     of = of[kept]
     words, fillers = view.spoken.words(view.value[slots[kept]])

@@ -16,13 +16,13 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F32, F64, I32, Bool
-from engramlog.projections.ascending import among, distinct
+from engramlog.projections.ascending import among
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.graph.smallest_names import with_most
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.channels import said_by
-from engramlog.projections.recall.conversation.layouts import TRANSCRIPT, are_speech, layouts
+from engramlog.projections.recall.conversation.layouts import TRANSCRIPT, Runs, are_speech, layouts
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.text.stop_words import STOP_WORDS
 
@@ -131,15 +131,16 @@ def _says_much(survey: Survey, slots: I32) -> bool:
 def are_said(survey: Survey, named: I32, slots: I32) -> Bool:
     """Which of these facts of the entities are speech: many under one relation from one source, in
     sentences."""
-    said = np.zeros(len(slots), dtype=np.bool_)
     view = survey.view
-    for entity in named.tolist():
-        own = view.entity_slots(entity)
-        own = own[survey.survivor_mask[own] & (view.object[own] < 0)]
-        relations = view.relation[own]
-        for relation in distinct(relations).tolist():
-            told = own[relations == relation]
-            _, counts = np.unique(view.voices(told), return_counts=True)
-            if counts.max() >= SAID_MIN and are_speech(view, told):
-                said |= among(slots, told)
-    return said
+    own, _ = view.entity_lists(named)
+    own = own[survey.survivor_mask[own] & (view.object[own] < 0)]
+    pairs = view.entity[own].astype(np.int64) * len(view.relations) + view.relation[own]
+    _, of, sizes = np.unique(pairs, return_inverse=True, return_counts=True)
+    many = sizes[of] >= SAID_MIN
+    order = np.argsort(of[many], kind="stable")
+    own, of = own[many][order], of[many][order]
+    runs = Runs(of, view.voices(own))
+    said = np.zeros(len(sizes), dtype=np.bool_)
+    said[of[runs.first[runs.count >= SAID_MIN]]] = True
+    said &= are_speech(view, own, of, len(sizes))
+    return among(slots, np.sort(own[said[of]]))

@@ -1,16 +1,19 @@
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.conversation.speakers import are_said
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.stages import lexical, subject
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
+from tests.worlds.counted_work import work
 from tests.worlds.recall_world import NOW_US, World, reader, survey_of, user
 
 
@@ -90,6 +93,22 @@ def test_what_an_entity_says_is_not_about_it() -> None:
         world.fact(user("ann"), "is:member", f"committee {n}", source="table")
     world.fact(user("ann"), "says", "I will be back.", source="another talk")
     assert found(world, "On which committee is Ann?").slots.tolist() == [6, 7, 8, 9, 10, 11]
+
+
+def test_twice_the_relations_of_an_entity_are_about_twice_the_work() -> None:
+    once, twice = (said_work(relations) for relations in (50, 100))
+    assert twice < 2.5 * once
+
+
+def said_work(relations: int) -> int:
+    """Work of judging which of an entity's facts are speech; each relation has five."""
+    world = World()
+    for n in range(5 * relations):
+        world.fact(user("ann"), f"is:r{n % relations}", f"note {n}", source="table")
+    survey = survey_of(world, "Ann?")
+    slots = np.arange(survey.view.count, dtype=np.int32)
+    named = survey.view.entity[:1].copy()
+    return work(survey.view, lambda _: are_said(survey, named, slots))
 
 
 def test_unreadable_facts_name_nothing_and_are_not_found() -> None:
