@@ -146,6 +146,7 @@ class CurrentEmbeddings:
             old = self._current
             if old is not None and old.space == choice.space:
                 choice.provider.close()
+                old.embedder.probe()
                 self._wait_until_filled(old, progress)
                 return _report(old, changed=False)
             new = self._opened(choice)

@@ -320,7 +320,8 @@ class EmbeddingWorker:
         try:
             self._embed(slots)
         except ProviderUnavailable as fault:
-            self._retrying.failed(fault, fault.retry_after_seconds)
+            if not self._closing.is_set():  # closing may end the provider's process
+                self._retrying.failed(fault, fault.retry_after_seconds)
         except EmbeddingError as fault:
             self._handle_refusal(slots, fault)
         else:

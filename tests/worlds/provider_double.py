@@ -19,7 +19,8 @@ SPACE = Space("double", "words", DIMENSIONS)
 
 
 class WordsProvider:
-    """``fault`` is raised for every request while set; ``refused`` texts are refused."""
+    """``fault`` is raised for every request while set; ``refused`` texts are refused. Requests
+    wait for ``gate``; ``asked`` is set once there was one."""
 
     name = "double"
     model = "words"
@@ -31,8 +32,10 @@ class WordsProvider:
         self.refused: dict[str, EmbeddingError] = {}
         self.gate = threading.Event()
         self.gate.set()
+        self.asked = threading.Event()
 
     def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
+        self.asked.set()
         self.gate.wait(10)
         if self.fault is not None:
             raise self.fault

@@ -19,6 +19,7 @@ from engramlog.api.console.arguments import (
     settings_of,
     url_of,
 )
+from engramlog.api.console.memories.embedding_imports import embed_imported
 from engramlog.api.console.opening import node_or_client, open_node
 from engramlog.api.console.output_file import output_file
 from engramlog.api.console.progress import progress_bar
@@ -129,7 +130,9 @@ def run_import(args: argparse.Namespace) -> int:
             sink, options, parse, lines, first, raw=raw, quiet=args.quiet, receipts=args.receipts
         )
     if not args.quiet:
-        print(summary_of(report))
+        print(summary_of(report), flush=True)
+    if isinstance(sink, NodeSink) and report.position:
+        embed_imported(settings, quiet=args.quiet)
     return 1 if report.failed else 0
 
 

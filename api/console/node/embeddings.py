@@ -44,7 +44,7 @@ def register(commands: Subcommands) -> None:
 
 def _show_status(_: argparse.Namespace, status: dict[str, Any]) -> None:
     if not status["enabled"]:
-        print("embedding is off; recall works by words and graph")
+        print("embedding is off, or has not begun; recall works by words and graph")
         return
     cut = status["truncated_dimensions"]
     kept = f", cut to {cut}" if cut else ""
@@ -67,10 +67,8 @@ def run_reindex(args: argparse.Namespace) -> int:
         report = finished(
             lambda: client.get("/v1/embeddings")["reindex"], "re-indexing failed: ", bar, "facts"
         )
-    if not report["changed"]:
-        print(f"the index has model {report['space']} already; nothing to do")
-        return 0
     skipped = f", {report['skipped']} refused by the provider" if report["skipped"] else ""
     print(f"{report['vectors']:,} facts indexed with {report['space']}{skipped}")
-    print("the log pins this model now: change settings that name another one")
+    if report["changed"]:
+        print("the log pins this model now: change settings that name another one")
     return 0

@@ -535,3 +535,14 @@ def test_the_pinned_model_is_an_event_and_pinned_once(stage: Stage) -> None:
     assert pinned is not None
     assert (pinned.model, pinned.dimensions) == ("words", 64)
     assert stage.node.reader.ask(pinned_model, before) is None
+
+
+def test_a_provider_that_ends_with_the_worker_is_no_fault(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.provider.gate.clear()
+    stage.provider.fault = ProviderUnavailable("the process ended")
+    stage.say("likes tea")
+    assert stage.provider.asked.wait(SECONDS_MAX)
+    stage.embeddings.close()  # opens the gate, as it closes the provider
+    assert caplog.messages == []

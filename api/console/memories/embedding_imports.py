@@ -1,0 +1,58 @@
+"""Vectors for imported facts, before the import ends."""
+
+import sys
+from time import sleep
+
+from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
+from engramlog.api.console.progress import POLL_SECONDS, progress_bar
+from engramlog.api.settings import Settings
+from engramlog.projections.embedding.errors import EmbeddingError
+
+WAITING_MAX = 2_000
+"""Most facts without a vector for which an import waits: about ten seconds with the bundled
+model."""
+
+
+def embed_imported(settings: Settings, *, quiet: bool) -> None:
+    """Give the facts of a directory that this process has imported into their vectors; the first
+    time, this pins the model. What prevents it goes to stderr: the facts are stored all the same.
+    """
+    if settings.embedding.provider == "none":
+        return
+    try:
+        left = _embed(settings, quiet=quiet)
+    except EmbeddingError as fault:
+        left = f"cannot embed the facts: {fault}"
+    except KeyboardInterrupt:
+        left = "stopped; the facts are stored, and some have no vector yet"
+        raise KeyboardInterrupt(f"{left}{_advice(settings)}") from None
+    if left is not None and not quiet:
+        print(f"engramlog: {left}{_advice(settings)}", file=sys.stderr)
+
+
+def _embed(settings: Settings, *, quiet: bool) -> str | None:
+    """Wait for the vectors, if they take seconds. Returns why some are missing."""
+    with (
+        opened(
+            settings, create=False, embedding="begun", wait_seconds=HANDOVER_SECONDS_MAX
+        ) as client,
+        progress_bar("embed", "fact", quiet=quiet) as bar,
+    ):
+        while True:
+            status = client.get("/v1/embeddings")
+            waiting: int = status["waiting"]
+            if status["error"] is not None:
+                return f"cannot embed the facts: {status['error']}"
+            if waiting > WAITING_MAX:
+                return f"{waiting:,} facts have no vector yet"
+            if not status["lag"]:
+                return None
+            bar.show(status["vectors"], status["vectors"] + waiting)
+            sleep(POLL_SECONDS)
+
+
+def _advice(settings: Settings) -> str:
+    return (
+        f"; 'engramlog embeddings reindex --data {settings.data_dir}' or a node that serves the "
+        "directory embeds them"
+    )
