@@ -3,15 +3,22 @@ replayed."""
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from msgspec import convert
 
+from engramlog.api.answers.recall.outcome import RecallOutcome
+from engramlog.api.commands.recall.answering import answered
 from engramlog.api.commands.recall.receipts import Receipt, ReceiptPage, ReplayedRecall
+from engramlog.api.routes.recall import recall as recall_route
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.recall.answer import Compared, RankedFact, compare
+from tests.worlds.data_files import files_with
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.waiting import until
 
 ATLAS = "stigmem://t.example/project/atlas"
 
@@ -196,6 +203,34 @@ def test_an_erasure_takes_a_receipt_that_the_log_has_twice(live: LiveNode) -> No
     assert logged(live) == receipts(live) == []
     live.node.rebuild()
     assert receipts(live) == []
+
+
+def test_a_recall_under_way_when_its_fact_is_erased_leaves_nothing_in_the_files(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "zanzibar quokka"
+    gone = live.state(entity=ATLAS, v=secret)["id"]
+    found, go_on = threading.Event(), threading.Event()
+
+    def held(*given: Any, **named: Any) -> RecallOutcome:
+        outcome = answered(*given, **named)
+        found.set()
+        assert go_on.wait(60)
+        return outcome
+
+    monkeypatch.setattr(recall_route, "answered", held)
+    asking = threading.Thread(target=lambda: recall(live, query=secret))
+    asking.start()
+    assert found.wait(60)
+    erasure = {"fact_ids": [gone], "wait": True, "timeout_s": 0.3}
+    begun = live.call("POST", "/v1/erasures", json=erasure, key=CONTROL_TOKEN).json()
+    go_on.set()
+    asking.join(60)
+    path = f"/v1/erasures/{begun['erasure_id']}"
+    until(lambda: live.call("GET", path, key=CONTROL_TOKEN).json()["status"] == "clean")
+    live.node.rebuild()  # raises if it differs
+    live.close()
+    assert files_with(live.settings.data_dir, b"quokka") == {}
 
 
 def test_a_replay_is_faithful_and_shows_changes(live: LiveNode) -> None:
