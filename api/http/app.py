@@ -176,12 +176,11 @@ class Endpoint:
         """The route's answer. Raises ApiError and what its handler raises."""
         route, service = self.route, app.service
         permission = route.permission
+        if names_position(request):  # first, as the key may be as new as the position
+            request = await at_position(request, service)
         caller = self._caller(request, service)
         if permission != "none" and (charged := caller.charged) is not None:
             service.quotas.take(charged, self._dimension)
-        if names_position(request):
-            request = await at_position(request, service)
-            caller = self._caller(request, service)
         call = Call(service, caller, request, segments)
         try:
             made = await route.answer(call)

@@ -27,11 +27,11 @@ async def at_position(request: web.Request, service: Service) -> web.Request:
         return request
     if not (wanted.isascii() and wanted.isdigit() and len(wanted) <= 18):
         raise coded("invalid_position", f"{POSITION_PARAMETER} must be a position, is {wanted!r}")
-    position, image = int(wanted), service.node.reader.image
-    if not await service.commits.wait(lambda: image.position >= position, WAIT_SECONDS_MAX):
+    position, reader = int(wanted), service.node.reader
+    if not await service.commits.wait(lambda: reader.position >= position, WAIT_SECONDS_MAX):
         raise coded(
             "position_not_reached",
-            f"this node has shown position {image.position}, not yet {position}",
+            f"this node has shown position {reader.position}, not yet {position}",
         )
     if POSITION_PARAMETER not in request.query:
         return request

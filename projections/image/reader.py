@@ -122,7 +122,8 @@ class ErasedMeanwhile(Exception):
 
 class Reader:
     """Synchronous queries; safe from any thread. ``followers`` are called with published events, in
-    the writer's thread. ``history``: the log, if this process has it."""
+    the writer's thread. ``history``: the log, if this process has it. ``position``: the last event
+    whose effect on rights is known here; ``image`` may be ahead of it for a moment."""
 
     def __init__(self, link: Path, image: MemoryImage, history: ReadableLog | None = None) -> None:
         self.image = image
@@ -132,6 +133,7 @@ class Reader:
         self._kept = KeptRows(image)
         self.followers: list[Callable[[Sequence[Recorded]], None]] = []
         self._withdrawn = False
+        self.position = image.position
         self._load()
 
     def _load(self) -> None:
@@ -160,6 +162,8 @@ class Reader:
             self.capabilities = CapabilityRing()
             raise
         self._withdrawn = False
+        if events:
+            self.position = events[-1].position
         for follow in self.followers:
             try:
                 follow(events)

@@ -3,7 +3,7 @@
 import json
 import socket
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.service import READ_THREADS
 from engramlog.api.routes.time_travel import export
 from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import PeerDeclared, PeerGrants, PeerStateSet
+from engramlog.projections.image.reader import Reader
 from tests.worlds.federation.forged import Forger
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
 from tests.worlds.waiting import until
@@ -148,6 +150,35 @@ def test_a_member_from_the_awaited_position_on_reads_the_garden(live: LiveNode) 
             json={"entity_uri": "agent:ann", "role": "reader"},
         )  # fmt: skip
     assert found[0].json()["total"] == 1
+
+
+def test_a_key_as_new_as_the_awaited_position_is_known(live: LiveNode) -> None:
+    """Another node over the log made it, and this one has still to hear of it."""
+    new = "a-key-that-is-made-while-it-waits-0123456789"
+    position = live.node.log.head().position + 1
+    with waiting_for(live, f"/v1/facts?scope=company&min_position={position}", new) as found:
+        asked = {"raw_key": new, "entity_uri": "agent:new", "permissions": ["read"]}
+        live.call("POST", "/v1/auth/keys", key=CONTROL_TOKEN, json=asked)
+    assert found[0].status_code == 200
+
+
+def test_a_position_is_reached_once_its_rights_hold(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, answers = live.key_of("ann"), list[Any]()
+    path = f"/v1/facts?scope=company&min_position={live.node.log.head().position + 1}"
+    asking = threading.Thread(target=lambda: answers.append(live.call("GET", path, key=ann)))
+    refresh = Reader.refresh
+
+    def late(self: Reader, events: Sequence[Recorded]) -> None:
+        asking.start()  # the image shows the revocation
+        asking.join(0.3)
+        refresh(self, events)
+
+    monkeypatch.setattr(Reader, "refresh", late)
+    revoke(live, "agent:ann")
+    asking.join(60)
+    assert answers[0].status_code == 401
 
 
 def test_a_key_revoked_while_its_request_waits_for_its_turn_reads_nothing(live: LiveNode) -> None:
