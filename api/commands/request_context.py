@@ -246,14 +246,22 @@ class RequestContext(ReadingContext, ABC):
         *,
         idempotency: Idempotency | None = None,
         atomic: bool = False,
+        check: Callable[[], None] | None = None,
     ) -> WriteAnswer:
         """Submit commands to the writer and wait until they are durable. Raises as ``check_rights``
-        if other nodes write to the log and the request has written nothing so far."""
+        and ``check``, which look again at what this node found before, if other nodes write to the
+        log and the request has written nothing so far."""
         answer = LoopAnswer()
         principal = self.caller.principal
-        check = None if self.node.shared is None or self.written else self.check_rights
+
+        def look_again() -> None:
+            self.check_rights()
+            if check is not None:
+                check()
+
+        again = None if self.node.shared is None or self.written else look_again
         self.node.writer.take(
-            Submission(commands, principal, idempotency, None, atomic, answer, check)
+            Submission(commands, principal, idempotency, None, atomic, answer, again)
         )
         answered = await answer.future
         self.written.extend(each for each in answered.outcomes if isinstance(each, Done))
@@ -273,11 +281,16 @@ class RequestContext(ReadingContext, ABC):
         return True
 
     async def do_all(
-        self, commands: Sequence[Command], *, idempotency: Idempotency | None = None
+        self,
+        commands: Sequence[Command],
+        *,
+        idempotency: Idempotency | None = None,
+        check: Callable[[], None] | None = None,
     ) -> list[Done]:
-        """Submit commands together. Raises ApiError if the writer refuses one."""
+        """Submit commands together. Raises ApiError if the writer refuses one; as ``submit``."""
         made: list[Done] = []
-        for outcome in (await self.submit(commands, idempotency=idempotency, atomic=True)).outcomes:
+        answer = await self.submit(commands, idempotency=idempotency, atomic=True, check=check)
+        for outcome in answer.outcomes:
             if isinstance(outcome, Refused):
                 raise refused(outcome)
             made.append(outcome)

@@ -147,15 +147,19 @@ async def _stated(
     call: Call, request: IntentRequest, sent: dict[str, Any], name: str, key: Idempotency | None
 ) -> IntentRecord:
     """The intent, under a name that no other request takes meanwhile."""
-    before = call.view()
-    known = await call.in_pool(lambda: _found(call, before, name, call.moment(before)))
     envelope = _envelope(request, sent, name)
-    if known is not None:
-        same = known == _record(envelope, known.created_at, known.fact_ids)
-        if key is None or not same:  # else perhaps a retry, whose facts are there
-            raise plain("intent_exists")
+
+    def check() -> None:
+        view, moment = call.at()
+        known = _found(call, view, name, moment)
+        if known is not None:
+            same = known == _record(envelope, known.created_at, known.fact_ids)
+            if key is None or not same:  # else perhaps a retry, whose facts are there
+                raise plain("intent_exists")
+
+    await call.in_pool(check)
     assertions = [assertion_of(call, each) for each in _facts(request, name, envelope)]
-    written = await call.do_all([each.command for each in assertions], idempotency=key)
+    written = await call.do_all([each.command for each in assertions], idempotency=key, check=check)
     view, moment = call.at()
     record = await call.in_pool(lambda: _found(call, view, name, moment))
     if record is None:  # the sanitizer withholds it; its writer still gets it

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.worlds.lagging_nodes import lags, two_nodes
 from tests.worlds.live import LiveNode
 
 CTO, ALICE = "stigmem://ex.example/agent/cto", "stigmem://ex.example/user/alice"
@@ -156,6 +158,21 @@ def test_only_one_of_many_requests_at_once_takes_a_name(live: LiveNode) -> None:
     assert live.call("GET", "/v1/intents/intent:one").json() == made
     facts = live.call("GET", "/v1/facts", params={"entity": "intent:one"}).json()["facts"]
     assert {each["id"] for each in facts} == set(made["fact_ids"])
+
+
+def test_a_name_taken_at_another_node_over_the_log_is_taken(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    with two_nodes(tmp_path, postgres_url) as (first, second):
+        lags(second)
+        key = {"Idempotency-Key": "once"}
+        sent = envelope(id="intent:one")
+        made = first.call("POST", "/v1/intents", json=sent, headers=key)
+        lags(second)
+        other = second.call("POST", "/v1/intents", json=envelope(id="intent:one", goal="rest"))
+        assert (other.status_code, other.headers["X-Error-Code"]) == (409, "intent_exists")
+        again = second.call("POST", "/v1/intents", json=sent, headers=key)
+        assert (again.status_code, again.json()) == (201, made.json())
 
 
 @pytest.mark.parametrize("sender", [CTO, "agent:max"])
