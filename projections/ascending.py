@@ -1,6 +1,7 @@
 """Sets of small numbers as ascending arrays. On a few hundred numbers these take a third of the
 time of numpy's functions for arrays in any order."""
 
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +27,15 @@ def ranges(firsts: I64, ends: I64) -> I64:
     found: I64 = np.repeat(firsts - until + sizes, sizes)
     found += np.arange(len(found))
     return found
+
+
+def grouped(numbers: np.ndarray[Any, Any]) -> Iterator[tuple[int, I64]]:
+    """Each number once, with its places; both ascend."""
+    order: I64 = np.argsort(numbers, kind="stable")
+    ascending = numbers[order]
+    for part in np.split(order, np.flatnonzero(ascending[1:] != ascending[:-1]) + 1):
+        if len(part):
+            yield int(numbers[part[0]]), part
 
 
 def places(ascending: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> tuple[I64, Bool]:

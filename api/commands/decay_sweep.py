@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.kinds import DecayPolicy
 from engramlog.projections.arrays import F64, I32, I64, Bool
+from engramlog.projections.ascending import grouped
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import live
@@ -52,13 +53,12 @@ def reach_of(
     slots = slots[may_decay(view, slots)]
     labels = view.relation[slots].astype(np.int64) * len(SCOPES) + view.scope[slots]
     scanned = changed = 0
-    for number in np.unique(labels):
-        label = int(number)
+    for label, places in grouped(labels):
         relation, scope = view.relations.text(label // len(SCOPES)), SCOPES[label % len(SCOPES)]
         policy = policy_for(policies, relation, scope)
         if policy is None or is_exempt("", relation):
             continue
-        rows = slots[labels == label]
+        rows = slots[places]
         scanned += len(rows)
         changed += int(np.count_nonzero(_changes(view, rows, moment, policy)))
     return Reach(scanned, changed)

@@ -105,13 +105,13 @@ def card_inputs(asked: AskedCard) -> CardInputs:
     )
 
 
-def _contested_keys(view: View, slots: I32, disputed: Bool, member: Bool) -> list[int]:
+def _contested_keys(view: View, slots: I32, disputed: Bool, member: Bool) -> I32:
     """Keys with a disputed member and two values: a denied fact may have no other."""
-    return [
-        key
-        for key in np.unique(view.key[slots[disputed & member]]).tolist()
-        if len(np.unique(view.value[slots[disputed & (view.key[slots] == key)]])) > 1
-    ]
+    keys, values = view.key[slots[disputed]], view.value[slots[disputed]]
+    order = np.lexsort((values, keys))
+    keys, values = keys[order], values[order]
+    mixed = keys[1:][(keys[1:] == keys[:-1]) & (values[1:] != values[:-1])]
+    return np.intersect1d(mixed, view.key[slots[disputed & member]])
 
 
 def _without_protocol_records(view: View, slots: I32) -> I32:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from engramlog.projections.arrays import I32, Bool, Slots
+from engramlog.projections.ascending import grouped
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.open_denials import OpenDenials
 from engramlog.projections.image.rival_values import Validity, have_rivals
@@ -78,8 +79,8 @@ def _disputed(view: View, slots: I32, moment: Moment, authorization: Authorizati
     at_once = (latest[own] < view.valid_until[asked]) & (soonest[own] > view.valid_from[asked])
     disputed[members[at_once]] = True
     members, own = members[~at_once], own[~at_once]
-    for key in np.unique(own).tolist():
-        rest = members[own == key]
+    for key, places in grouped(own):
+        rest = members[places]
         theirs = siblings[starts[key] : starts[key + 1]]
         disputed[rest] = have_rivals(_validity(view, slots[rest]), _validity(view, theirs))
     return disputed

@@ -17,6 +17,7 @@ import numpy as np
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import DecayPolicy, DecaySwept
 from engramlog.projections.arrays import F64, I32, I64, Bool, Slots
+from engramlog.projections.ascending import grouped
 from engramlog.projections.columns.fact_columns import ColumnView
 from engramlog.projections.interner import Interner
 from engramlog.projections.moment import LIVE
@@ -305,17 +306,16 @@ class DecayPart(SmallPart):
         current = self.confidence(view, live, position - 1)
         ended: list[I32] = []
         labels = view.relation[live].astype(np.int64) * len(SCOPES) + view.scope[live]
-        for label in np.unique(labels):
-            relation = view.relations.text(int(label) // len(SCOPES))
-            scope = SCOPES[int(label) % len(SCOPES)]
+        for label, picked in grouped(labels):
+            relation = view.relations.text(label // len(SCOPES))
+            scope = SCOPES[label % len(SCOPES)]
             policy = policy_for(sweep.policies, relation, scope)
             if sweep.scope not in ("*", scope) or policy is None or policy.mode != "retract":
                 continue
-            picked = np.flatnonzero(labels == label)
-            picked = picked[_decays(view, live[picked], relation)]
-            rows = live[picked]
+            chosen = picked[_decays(view, live[picked], relation)]
+            rows = live[chosen]
             age: I64 = sweep.at_us - view.recorded_at[rows]
-            ended.append(rows[retracted_by(policy, current[picked], age)])
+            ended.append(rows[retracted_by(policy, current[chosen], age)])
         return np.sort(np.concatenate(ended)) if ended else none
 
 

@@ -1,0 +1,69 @@
+"""Twice the relations or keys are about twice the work, where each is judged by itself."""
+
+from collections.abc import Callable
+
+import pytest
+
+from engramlog.api.commands.decay_sweep import reach_of
+from engramlog.eventlog.kinds import DecayPolicy, DecaySwept
+from engramlog.projections.cards.inputs import AskedCard, card_inputs
+from engramlog.projections.image.contradicted_facts import are_contradicted
+from engramlog.projections.image.view import View, everything
+from engramlog.projections.moment import Moment
+from engramlog.projections.tables.facts.cards import CardKey
+from engramlog.projections.tables.facts.decay import DecayPart
+from tests.worlds.counted_work import work
+from tests.worlds.recall_world import NOW_US, World, reader, user
+
+POLICY = DecayPolicy(id="old", mode="retract", ttl_s=1.0)
+
+
+def of_many_keys(keys: int, values: int, **more: str) -> World:
+    """Facts about one entity, under so many relations with so many values each."""
+    world = World()
+    for n in range(keys * values):
+        world.fact(user("a"), f"memory:r{n % keys}", f"v{n}", age_days=9.0, **more)
+    return world
+
+
+def ended(view: View, moment: Moment) -> object:
+    swept = DecaySwept(scope="company", at_us=NOW_US, policies=[POLICY])
+    return DecayPart().ended_by(view, swept, moment.position + 1)
+
+
+def reached(view: View, moment: Moment) -> object:
+    return reach_of(view, reader(), moment, [POLICY])
+
+
+def in_a_card(view: View, moment: Moment) -> object:
+    return card_inputs(AskedCard(view, CardKey(user("a"), "company"), reader(), moment))
+
+
+@pytest.mark.parametrize(("read", "values"), [(ended, 1), (reached, 1), (in_a_card, 2)])
+def test_each_relation_of_an_entity(read: Callable[[View, Moment], object], values: int) -> None:
+    once, twice = (
+        work(world.view(), lambda view, world=world: read(view, world.moment()))
+        for world in (of_many_keys(300, values), of_many_keys(600, values))
+    )
+    assert twice < 2.5 * once
+
+
+def partly_apart(keys: int) -> World:
+    """Each key has two values valid at once, and one later."""
+    world = of_many_keys(keys, 2, valid_until="2090-01-01T00:00:00Z")
+    for n in range(keys):
+        world.fact(user("a"), f"memory:r{n}", "late", valid_from="2091-01-01T00:00:00Z")
+    return world
+
+
+def test_each_key_whose_facts_are_valid_at_different_times() -> None:
+    once, twice = (
+        work(
+            world.view(),
+            lambda view, world=world: are_contradicted(
+                view, everything(view), world.moment(), reader()
+            ),
+        )
+        for world in (partly_apart(300), partly_apart(600))
+    )
+    assert twice < 2.5 * once
