@@ -28,7 +28,7 @@ from engramlog.projections.tables.declared.subscriptions import (
     Delivered,
     DeliveryLedger,
     SubscriptionRow,
-    load_subscriptions,
+    pushed_subscriptions,
 )
 from engramlog.projections.writing.commands import Unsubscribe
 
@@ -62,15 +62,11 @@ class WebhookDelivery(LoopTask):
             self._opened = DeliveryLedger(self._node.directory.path / LEDGER_NAME)
         return self._opened
 
-    @property
-    def behind(self) -> int:
-        """Webhook subscriptions with deliveries outstanding."""
-        head = self._node.reader.image.position
-        return sum(
-            self.delivered(row).position < head
-            for row in self._node.reader.ask(load_subscriptions)
-            if is_pushed(row.delivery_address)
-        )
+    def progress(self) -> list[Delivered]:
+        """How far each webhook subscription was delivered."""
+        known = self.ledger.every()
+        rows = self._node.reader.ask(pushed_subscriptions)
+        return [known.get(row.id) or Delivered(row.position) for row in rows]
 
     def delivered(self, row: SubscriptionRow) -> Delivered:
         return self.ledger.get(row.id) or Delivered(row.position)
@@ -116,9 +112,9 @@ class WebhookDelivery(LoopTask):
                 continue
             position = self._node.reader.image.position
             if position != seen:
-                rows = await asyncio.to_thread(self._node.reader.ask, load_subscriptions)
+                rows = await asyncio.to_thread(self._node.reader.ask, pushed_subscriptions)
                 seen = position
-            wanted = {row.id: row for row in rows if is_pushed(row.delivery_address)}
+            wanted = {row.id: row for row in rows}
             for name in [name for name in self.children if name not in wanted]:
                 self.children.pop(name).cancel()
                 self.ledger.forget(name)
@@ -226,8 +222,3 @@ class WebhookDelivery(LoopTask):
             subscription_id=row.id, subscriber=None, reason="receiver answered 410"
         )
         await asyncio.wrap_future(self._node.writer.submit([command], actor=ACTOR))
-
-
-def is_pushed(address: str) -> bool:
-    """Whether a subscription posts there: a ``wake`` may name a subscriber that polls."""
-    return address.lower().startswith(("http://", "https://"))

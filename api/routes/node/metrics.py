@@ -24,7 +24,7 @@ from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
 from engramlog.api.release import release
 from engramlog.api.routes.recall.embeddings import status_of
 from engramlog.eventlog.errors import StorageError
-from engramlog.projections.tables.declared.subscriptions import load_subscriptions
+from engramlog.projections.tables.declared.subscriptions import count_subscriptions
 from engramlog.projections.tables.peers.peers import load_peer_streams
 from engramlog.projections.tables.peers.refused_events import count_refused
 from engramlog.projections.tables.peers.remote_retractions import waiting_ends
@@ -125,10 +125,11 @@ def _embedding(call: Call) -> Iterator[Sample]:
 
 
 def _webhooks(call: Call) -> Iterator[Sample]:
+    head = call.node.reader.image.position
     yield Sample(
         "engramlog_webhooks_behind",
         "Subscriptions with webhook deliveries outstanding.",
-        call.service.deliverer.behind,
+        sum(each.position < head for each in call.service.deliverer.progress()),
     )
 
 
@@ -211,11 +212,11 @@ def _protocol(call: Call) -> Iterator[Sample]:
         labels = f'{{tenant="default",dimension="fact_{dimension}"}}'
         name = "stigmem_quota_breach_total"
         yield Sample(name, "Requests refused by a quota.", count, labels)
-    shut = [service.deliverer.delivered(row).failures for row in reader.ask(load_subscriptions)]
+    shut = sum(each.failures >= CIRCUIT_FAILURES for each in service.deliverer.progress())
     yield Sample(
         "stigmem_subscription_connections_active",
         "Subscriptions whose receiver has not failed time and again.",
-        sum(failures < CIRCUIT_FAILURES for failures in shut),
+        reader.ask(count_subscriptions) - shut,
         '{tenant="default"}',
     )
     levels = [state.level_at_us for state in service.peers.states.values()]

@@ -56,7 +56,7 @@ async def create_garden(call: Call, request: GardenRequest) -> GardenRecord:
 
 
 @routes.add("GET /v1/gardens", permission="read")
-async def list_gardens(call: Call) -> list[GardenRecord]:
+def list_gardens(call: Call) -> list[GardenRecord]:
     """The gardens of which the caller is a member; all of them for admins of the node."""
     rights = call.authorization
     everything = rights.every_garden or rights.may("admin")
@@ -81,7 +81,7 @@ async def delete_garden(call: Call) -> None:
 
 
 @routes.add("GET /v1/gardens/{garden_id}/members", permission="read")
-async def list_members(call: Call) -> list[GardenMember]:
+def list_members(call: Call) -> list[GardenMember]:
     """The members of a garden."""
     garden = known_garden(call, call.segment("garden_id"))
     if not call.authorization.may("admin"):

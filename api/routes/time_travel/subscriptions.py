@@ -26,13 +26,18 @@ from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Media, Routes
 from engramlog.api.http.state.cursors import Cursor, filters_digest
-from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES, is_pushed
+from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Model
 from engramlog.eventlog.kinds import SubscriptionSet
 from engramlog.projections.audit.subscription_events import EVENT_TYPES
 from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
-from engramlog.projections.tables.declared.subscriptions import SubscriptionRow, load_subscriptions
+from engramlog.projections.tables.declared.subscriptions import (
+    SubscriptionRow,
+    is_pushed,
+    subscription_named,
+    subscriptions_of,
+)
 from engramlog.projections.writing.commands import Subscribe, Unsubscribe
 
 routes = Routes("subscriptions")
@@ -145,7 +150,7 @@ async def create(call: Call, body: SubscribeBody) -> SubscriptionRecord:
 @routes.add("GET /v1/subscriptions", permission="read")
 async def list_own(call: Call) -> Subscriptions:
     """The caller's subscriptions."""
-    own = [row for row in call.node.reader.ask(load_subscriptions) if _is_own(call, row)]
+    own = call.node.reader.ask(subscriptions_of, call.caller.principal)
     return Subscriptions([_record(call, row) for row in own], len(own))
 
 
@@ -167,15 +172,11 @@ async def delete(call: Call) -> None:
     await call.do(Unsubscribe(subscription_id=row.id, subscriber=row.subscriber))
 
 
-def _is_own(call: Call, row: SubscriptionRow) -> bool:
-    return row.subscriber == call.caller.principal
-
-
 def _find(call: Call, name: str) -> SubscriptionRow:
-    for row in call.node.reader.ask(load_subscriptions):
-        if row.id == name and _is_own(call, row):
-            return row
-    raise coded("subscription_not_found", "no such subscription")
+    found = call.node.reader.ask(subscription_named, name, call.caller.principal)
+    if found is None:
+        raise coded("subscription_not_found", "no such subscription")
+    return found
 
 
 def _found_for_reading(call: Call) -> SubscriptionRow:
@@ -293,7 +294,7 @@ async def stream(call: Call, query: StreamQuery) -> web.StreamResponse:
 
 
 def _is_active(call: Call, row: SubscriptionRow) -> bool:
-    return any(each.id == row.id for each in call.node.reader.ask(load_subscriptions))
+    return call.node.reader.ask(subscription_named, row.id, row.subscriber) is not None
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> None:

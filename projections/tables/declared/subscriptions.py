@@ -9,7 +9,13 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import SubscriptionSet
-from engramlog.projections.tables.database import BUSY_TIMEOUT_MS, query_one, set_pragmas
+from engramlog.projections.tables.database import (
+    BUSY_TIMEOUT_MS,
+    query,
+    query_one,
+    query_value,
+    set_pragmas,
+)
 from engramlog.projections.tables.projector import Projector
 from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.struct_rows import insert_row, rows_as
@@ -65,10 +71,36 @@ class SubscriptionRow(Struct, frozen=True):
     position: int
 
 
-def load_subscriptions(db: apsw.Connection) -> list[SubscriptionRow]:
-    """All subscriptions, oldest first."""
-    rows = "(SELECT *, subscription_id AS id FROM subscriptions)"
-    return rows_as(SubscriptionRow, db, f"FROM {rows} ORDER BY position")
+_ROWS = "FROM (SELECT *, subscription_id AS id FROM subscriptions) WHERE"
+_PUSHED = "delivery_address LIKE 'http://%' OR delivery_address LIKE 'https://%'"
+
+
+def is_pushed(address: str) -> bool:
+    """Whether a subscription posts there: a ``wake`` may name a subscriber that polls."""
+    return address.lower().startswith(("http://", "https://"))
+
+
+def pushed_subscriptions(db: apsw.Connection) -> list[SubscriptionRow]:
+    """The subscriptions of all subscribers that post to an address, oldest first."""
+    return rows_as(SubscriptionRow, db, f"{_ROWS} {_PUSHED} ORDER BY position")
+
+
+def subscriptions_of(db: apsw.Connection, subscriber: str) -> list[SubscriptionRow]:
+    """A subscriber's subscriptions, oldest first."""
+    return rows_as(SubscriptionRow, db, f"{_ROWS} subscriber=? ORDER BY position", (subscriber,))
+
+
+def subscription_named(
+    db: apsw.Connection, subscription_id: str, subscriber: str
+) -> SubscriptionRow | None:
+    """One of a subscriber's subscriptions."""
+    named = (subscription_id, subscriber)
+    found = rows_as(SubscriptionRow, db, f"{_ROWS} subscription_id=? AND subscriber=?", named)
+    return found[0] if found else None
+
+
+def count_subscriptions(db: apsw.Connection) -> int:
+    return int(query_value(db, "SELECT count(*) FROM subscriptions"))
 
 
 class Delivered(Struct, frozen=True):
@@ -106,6 +138,12 @@ class DeliveryLedger:
                 (subscription_id,),
             )
         return None if row is None else Delivered(*row)
+
+    def every(self) -> dict[str, Delivered]:
+        """The progress of every subscription with a delivery."""
+        with self._lock, storage_errors():
+            rows = query(self._db, "SELECT * FROM deliveries")
+            return {name: Delivered(*row) for name, *row in rows}
 
     def put(self, subscription_id: str, delivered: Delivered) -> None:
         """Store a subscription's progress."""

@@ -186,6 +186,14 @@ def test_every_route_shows_its_purpose_and_permission(live: LiveNode) -> None:
         assert route.permission
 
 
+def test_gardens_are_listed_in_a_thread() -> None:
+    """Thousands of them would keep other requests waiting."""
+    whole = {"gardens", "members"}
+    rows = [row for row in ROUTES if row.method == "GET" and row.path.rpartition("/")[2] in whole]
+    assert len(rows) == len(whole)
+    assert not [row.path for row in rows if row.is_async]
+
+
 class _Outside(HTMLParser):
     """Collects everything a page would load from elsewhere."""
 
