@@ -103,7 +103,7 @@ def _look(
 
 
 def _fact(node: Node, view: View, notice: Notice) -> dict[str, Any]:
-    (row,) = node.reader.every_row([int(view.from_position[notice.slot])])
+    row = node.reader.row(view, notice.slot)
     if notice.fact_id is None:
         return {"entity": row.entity, "scope": row.scope, "garden_id": row.garden_id,
                 **notice.detail}  # fmt: skip

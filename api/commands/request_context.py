@@ -215,8 +215,7 @@ class ReadingContext:
     ) -> FactRecord:
         """``records`` of one slot."""
         reader, node_id = self.node.reader, self.node.node_id
-        if row is None:
-            (row,) = reader.every_row([int(view.from_position[slot])])
+        row = row or reader.row(view, slot)
         rights = self.authorization.reading()
         record = record_of(row, volatile_of_one(view, slot, moment, rights), node_id)
         mode = self.service.settings.sanitizer_mode

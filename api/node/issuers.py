@@ -18,7 +18,7 @@ def issuers_of(node: Node) -> dict[str, Issuer]:
             peer.public_key,
             Grant(FOREIGN_VERBS, frozenset(peer.grants.scopes) - NEVER_SHARED),
         )
-        for peer in node.reader.known_peers
+        for peer in node.reader.peers
         if peer.active and peer.grants is not None and peer.grants.serve
     }
     return known | own_issuer(node.node_id, node.public_key)

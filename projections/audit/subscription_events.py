@@ -63,7 +63,7 @@ def notices_of(
     for sort, slot, detail in _changes_in(event, view, rights):
         if sort not in wanted or not _is_subscribed(view, slot, subscription):
             continue
-        (row,) = reader.every_row([int(view.from_position[slot])])
+        row = reader.row(view, slot)
         # Not by number: if an earlier fact of the event is no longer readable, later ones keep
         # their names.
         about = row.entity if sort == "facts_decayed" else row.id

@@ -201,7 +201,7 @@ def conflict_between(
     slots = [reader.slot_of(fact) for fact in (one, other)]
     if slots[0] is None or slots[1] is None or view.key[slots[0]] != view.key[slots[1]]:
         return None
-    (row,) = reader.every_row([int(view.from_position[slots[0]])])
+    row = reader.row(view, slots[0])
     values = {int(view.value[slot]) for slot in slots}
     with reader.pool.connection() as db:
         key = key_hash(row.entity, row.relation, row.scope, row.garden_id)

@@ -144,7 +144,8 @@ class Reader:
             self.capabilities = self._capability_ring(db)
             self.aliases = AliasBook(load_aliases(db))
             self._profiles = load_profiles(db)
-            self.known_peers: list[PeerRow] = load_peers(db)
+            self.peers: list[PeerRow] = load_peers(db)
+            """Oldest first."""
 
     def committed(self, events: Sequence[Recorded]) -> None:
         """Refresh after these published events. If the tables cannot be read, no key is valid until
@@ -188,7 +189,7 @@ class Reader:
             if CapabilityRevoked in kinds:
                 self.capabilities = self._capability_ring(db)
             if not _PEER_KINDS.isdisjoint(kinds):
-                self.known_peers = load_peers(db)
+                self.peers = load_peers(db)
             if names := _named(events, "raw_uri", AliasSet):
                 self.aliases = self.aliases.updated(load_aliases(db, names))
             if FactErased in kinds and self.aliases.count != count_aliases(db):
@@ -241,6 +242,10 @@ class Reader:
             raise ErasedMeanwhile(f"{len(positions) - len(rows)} facts are erased")
         return rows
 
+    def row(self, view: View, slot: int) -> FactRow:
+        """The row of one fact. Raises ErasedMeanwhile."""
+        return self.every_row([int(view.from_position[slot])])[0]
+
     def said(self, positions: Sequence[int]) -> list[SaidRow]:
         """What the facts asserted at ``positions`` say; the positions ascend."""
         with self.pool.connection(positions[-1]) as db:
@@ -271,10 +276,6 @@ class Reader:
         if not len(positions):
             return {}
         return self.ask(codes_at, positions)
-
-    def peers(self) -> list[PeerRow]:
-        """All peers, oldest first."""
-        return self.ask(load_peers)
 
     def fact_pages(self) -> Iterator[list[SaidRow]]:
         """What every fact says, page by page."""

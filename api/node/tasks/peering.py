@@ -77,7 +77,7 @@ class PeerReplay:
         self._running = False
 
     def rows(self) -> dict[str, PeerRow]:
-        return {row.node_id: row for row in self._node.reader.known_peers}
+        return {row.node_id: row for row in self._node.reader.peers}
 
     def open_scopes(self) -> frozenset[str]:
         """Scopes that may leave this node."""

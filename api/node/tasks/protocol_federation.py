@@ -102,7 +102,7 @@ class ProtocolFederation(LoopTask):
         if noting is not None and not noting.done():
             return
         key = peer.public_key
-        for row in self._node.reader.known_peers:
+        for row in self._node.reader.peers:
             if (row.node_id, row.active) == (peer.node_id, True) and row.public_key != key:
                 change = PeerStateSet(peer_id=row.peer_id, public_key=key)
                 with suppress(WriterBusy, WriterClosed, ReplicaReadOnly):  # a later token brings it

@@ -92,7 +92,7 @@ def signed_now(identity: Identity, record: _Record) -> _Record:
 
 def bounds_of(node: Node, peer: PeerRow, scopes: frozenset[str]) -> TombstoneBounds:
     """The present bounds on the peer's records."""
-    granted = any(row.node_id == peer.node_id and _granted(row) for row in node.reader.known_peers)
+    granted = any(row.node_id == peer.node_id and _granted(row) for row in node.reader.peers)
     return TombstoneBounds(peer.node_id, wire_key(peer.public_key), scopes, granted)
 
 
@@ -146,7 +146,7 @@ class TombstonePuller(LoopTask):
     async def _ask_for_ever(self, session: PeerSession) -> None:
         """Ask each peer in its own task, so that a slow one delays no other."""
         while True:
-            peers = self._node.reader.known_peers if self._node.leads else []
+            peers = self._node.reader.peers if self._node.leads else []
             self.children = {name: task for name, task in self.children.items() if not task.done()}
             for row in peers:
                 if not _granted(row) or row.pulled is None:
@@ -191,7 +191,7 @@ class TombstonePuller(LoopTask):
 
     async def _take(self, row: PeerRow, record: dict[str, Any], bounds: TombstoneBounds) -> None:
         node = self._node
-        check = partial(check_peer, lambda: node.reader.known_peers, row)
+        check = partial(check_peer, lambda: node.reader.peers, row)
         try:
             await take(node, check, record, bounds)
         except NotTaken as fault:

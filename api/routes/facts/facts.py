@@ -189,7 +189,7 @@ async def get_fact(call: Call, query: MomentQuery) -> FactRecord:
                 return card
             check_erased(call, name)
         raise
-    (row,) = call.node.reader.every_row([int(view.from_position[slot])])
+    row = call.node.reader.row(view, slot)
     _check_cid(row)
     record = call.record(view, slot, moment, row=row)
     call.note_read((row.scope,))
@@ -255,7 +255,7 @@ async def verify_cid(call: Call) -> CidCheck:
     """Whether a stored fact still hashes to its content id."""
     view = call.view()
     slot = find(call, view, call.moment(view), call.segment("fact_id"), call.authorization.alone())
-    row = call.node.reader.every_row([int(view.from_position[slot])])[0]
+    row = call.node.reader.row(view, slot)
     computed = row.computed_cid()
     reason = None
     if not row.cid:
@@ -313,7 +313,7 @@ async def set_attributes(call: Call, patch: AttributesPatch) -> AttributesTaken:
     slot = find(call, view, call.moment(view), fact_id, rights)
     if not rights.may("admin"):
         check_source(call, view.sources.text(int(view.source[slot])))
-    (row,) = call.node.reader.every_row([int(view.from_position[slot])])
+    row = call.node.reader.row(view, slot)
     command = SetAttributes(
         fact_id=row.id,
         changes=changes,

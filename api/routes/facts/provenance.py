@@ -72,7 +72,7 @@ def provenance(call: Call, query: ProvenanceQuery) -> Provenance:
     rights = call.narrowed(query.scope)
     reader = call.node.reader
     slot = find(call, view, moment, call.segment("fact_id"), rights.alone())
-    root = reader.every_row([int(view.from_position[slot])])[0]
+    root = reader.row(view, slot)
     found = walk(reader, view, root, rights, moment, depth=query.depth)
     rows = [each.row for each in found.ancestors if each.row is not None]
     call.note_read(frozenset(row.scope for row in (root, *rows)))

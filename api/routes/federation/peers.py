@@ -25,6 +25,7 @@ from engramlog.projections.tables.peers.peers import (
     PeerRow,
     load_evidence,
     load_peer_streams,
+    load_peers,
 )
 from engramlog.projections.tables.peers.refused_events import RefusedRow, refused_of
 from engramlog.projections.tables.peers.remote_retractions import waiting_ends
@@ -283,7 +284,7 @@ def _listed(row: PeerRow) -> PeerRecord:
 
 
 def _changed(call: Call, peer_id: str) -> PeerChanged:
-    row = next(each for each in call.node.reader.peers() if each.peer_id == peer_id)
+    row = next(each for each in call.node.reader.ask(load_peers) if each.peer_id == peer_id)
     return PeerChanged(peer_id, row.node_id, row.state)
 
 

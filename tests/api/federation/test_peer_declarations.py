@@ -78,7 +78,7 @@ def test_every_failure_has_one_answer_and_the_number_is_limited(
     for number in range(REJECTED_MAX + 5):
         made = declared(forger, "ftp://node.example")
         register(Declaration(f"stigmem:node:{number}", *list(_rest(made))))
-    rejected = [row for row in live.node.reader.peers() if row.state == "rejected"]
+    rejected = [row for row in live.node.reader.peers if row.state == "rejected"]
     assert len(rejected) == REJECTED_MAX
 
 

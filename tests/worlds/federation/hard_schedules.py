@@ -90,7 +90,7 @@ def _grant_everything(members: list[Member]) -> None:
                 _grant(one, other, EVERYTHING)
         for stream in one.node.reader.ask(load_peer_streams):
             if stream.held:
-                names = {each.node_id: each.peer_id for each in one.node.reader.peers()}
+                names = {each.node_id: each.peer_id for each in one.node.reader.peers}
                 peer_id = names[stream.node_id]
                 one.submit([PeerStateSet(peer_id=peer_id, stream=stream.stream, held=False)])
 

@@ -75,7 +75,7 @@ class Member:
             assert isinstance(outcome, Done), outcome
 
     def peer(self, other: Member) -> PeerRow:
-        (found,) = [row for row in self.node.reader.peers() if row.node_id == other.id]
+        (found,) = [row for row in self.node.reader.peers if row.node_id == other.id]
         return found
 
     def pull(self, source: Link, pages_max: int = 1_000_000) -> Pulled:
