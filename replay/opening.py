@@ -32,8 +32,8 @@ def open_tables(
     link: Path,
     log: EventLog,
     progress: Progress | None,
-    snapshots: Snapshots | None = None,
-    images: ImageFiles | None = None,
+    snapshots: Snapshots,
+    images: ImageFiles,
 ) -> tuple[ProjectionStore, MemoryImage]:
     """The projections file at the log's head, and its memory image. Damaged tables are made again:
     they are a view of the log. ``snapshots``: a faster source for new tables. ``images``: a source
@@ -43,7 +43,7 @@ def open_tables(
         try:
             before = current_generation(link)
             store = _open_store(link, log, progress, snapshots)
-            if images is not None and store.path != before:
+            if store.path != before:
                 images.discard()  # they may repeat what was wrong in the earlier tables
             _remove_leftovers(link)
             return store, _open_image(store, log, images)
@@ -59,11 +59,11 @@ def open_tables(
     raise AssertionError("unreachable")
 
 
-def _open_image(store: ProjectionStore, log: EventLog, images: ImageFiles | None) -> MemoryImage:
+def _open_image(store: ProjectionStore, log: EventLog, images: ImageFiles) -> MemoryImage:
     """The image at the tables' position; for halted tables it includes the events they lack."""
-    image = None if images is None or store.halted else images.restored(log)
+    image = None if store.halted else images.restored(log)
     if image is None:
-        if images is not None and images.position and not store.halted:
+        if images.position and not store.halted:
             images.discard()  # it would count as written, so that every start loaded the tables
         image = MemoryImage()
         image.load(store.db, store.position)
@@ -74,7 +74,7 @@ def _open_image(store: ProjectionStore, log: EventLog, images: ImageFiles | None
 
 
 def _open_store(
-    link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots | None
+    link: Path, log: EventLog, progress: Progress | None, snapshots: Snapshots
 ) -> ProjectionStore:
     """The projections file at the log's head: caught up, or rebuilt if necessary. A projector may
     halt: ``/readyz`` reports it, and the node serves the rest."""

@@ -157,9 +157,9 @@ def rebuild_serving(
     link: Path,
     log: EventLog,
     writer: Writer,
-    progress: Progress | None = None,
-    swapped: Callable[[], None] = lambda: None,
-    snapshots: Snapshots | None = None,
+    progress: Progress | None,
+    swapped: Callable[[], None],
+    snapshots: Snapshots | None,
 ) -> RebuildReport:
     """Build green while blue serves reads and writes, then swap between two groups.
 

@@ -50,7 +50,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty
 
 
 def print_rows(
-    columns: Mapping[str, Column], rows: Sequence[Mapping[str, Any]], *, empty: str = ""
+    columns: Mapping[str, Column], rows: Sequence[Mapping[str, Any]], *, empty: str
 ) -> None:
     """Print objects as a table, by the columns' headings."""
     made = [

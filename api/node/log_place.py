@@ -157,9 +157,14 @@ def _remove_vectors(directory: HeldDirectory) -> None:
 
 
 def settled_log(
-    directory: HeldDirectory, clock: Clock, url: str, durability: Durability,
-    scopes: Collection[str] = (), *, accept_rollback: bool,
-) -> WholeLog:  # fmt: skip
+    directory: HeldDirectory,
+    clock: Clock,
+    url: str,
+    durability: Durability,
+    scopes: Collection[str],
+    *,
+    accept_rollback: bool,
+) -> WholeLog:
     """``open_log``, which also checks that the log does not end before the tables.
 
     If it does, acknowledged events are lost here, and peers may hold them. Further writes under the

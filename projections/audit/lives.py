@@ -51,7 +51,7 @@ def touches(
     last: int,
     fact_ids: Sequence[str],
     limit: int,
-    keep: Callable[[Touch], bool] = lambda _: True,
+    keep: Callable[[Touch], bool],
 ) -> list[Touch]:
     """Events from position ``first`` to ``last`` that touched any of the facts, oldest first; at
     most ``limit`` that pass ``keep``."""

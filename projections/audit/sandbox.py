@@ -130,7 +130,7 @@ def extract_events(
     position: int,
     rights: Rights,
     hidden: I64,
-    sees: Callable[[str, dict[str, Any]], bool] | None = None,
+    sees: Callable[[str, dict[str, Any]], bool],
 ) -> None:
     """Write the events up to ``position`` that a caller with these rights may read, without the
     exact bytes, and without fields that identify keys. ``hidden``: positions of facts hidden from
@@ -151,14 +151,11 @@ def extract_events(
             + ("" if rights.memories else f" AND kind NOT IN ({_literals(_MEMORIES)})")
         )
         unseen, parts = _erased_and_partial(db)
-        if sees is not None:
-            partial = db.execute(
-                "SELECT position, kind, detail FROM readable"
-                f" WHERE kind IN ({_literals(_OF_MEMORY)}) AND detail IS NOT NULL"
-            ).fetchall()
-            unseen += [
-                at for at, kind, said in partial if not sees(kind, msgspec.json.decode(said))
-            ]
+        partial = db.execute(
+            "SELECT position, kind, detail FROM readable"
+            f" WHERE kind IN ({_literals(_OF_MEMORY)}) AND detail IS NOT NULL"
+        ).fetchall()
+        unseen += [at for at, kind, said in partial if not sees(kind, msgspec.json.decode(said))]
         db.register("unseen", {"position": np.array(unseen, dtype=np.int64)})
         db.execute(_CAUSES)
         db.execute("CREATE TABLE parts (position BIGINT, kept VARCHAR[], said VARCHAR)")

@@ -70,7 +70,7 @@ def quarantined_of(
     authorization: Authorization,
     rule_id: str,
     position: int,
-    shown: Shown | None = None,
+    shown: Shown,
 ) -> list[dict[str, Any]]:
     """Episodes that a rule could not use, newest first. ``shown``: as for ``recent``."""
     sql = """

@@ -88,9 +88,9 @@ def unexplained(context: ReadingContext, body: RecallBody) -> list[str]:
 def question_of(
     body: RecallBody,
     profile: str,
-    scope: str | None = None,
+    scope: str | None,
     *,
-    entity: str | None = None,
+    entity: str | None,
     explain: bool,
 ) -> RecallRequest:
     """The pipeline's request; ``scope`` overrides the body's. Raises ApiError 400 for a scope that

@@ -180,7 +180,7 @@ def import_lines(
     lines: Iterator[bytes],
     first: Sequence[AnyLine] = (),
     *,
-    raw: IO[bytes] | None = None,
+    raw: IO[bytes],
     quiet: bool = False,
     receipts: Path | None = None,
 ) -> ImportReport:
@@ -332,8 +332,8 @@ def run_export(args: argparse.Namespace) -> int:
     return 0
 
 
-def _size(raw: IO[bytes] | None) -> int | None:
-    if raw is None or not raw.seekable():
+def _size(raw: IO[bytes]) -> int | None:
+    if not raw.seekable():
         return None
     here = raw.tell()
     size = raw.seek(0, 2)
@@ -341,5 +341,5 @@ def _size(raw: IO[bytes] | None) -> int | None:
     return size
 
 
-def _offset(raw: IO[bytes] | None) -> int:
-    return raw.tell() if raw is not None and raw.seekable() else 0
+def _offset(raw: IO[bytes]) -> int:
+    return raw.tell() if raw.seekable() else 0

@@ -139,7 +139,7 @@ class CallersFaults(logging.Filter):
         return logging.getLogger(record.name).isEnabledFor(logging.INFO)
 
 
-def start_logging(level: str, form: Literal["auto", "text", "json"] = "auto") -> None:
+def start_logging(level: str, form: Literal["auto", "text", "json"]) -> None:
     """Send log records to stderr: ``auto`` is lines for people on a terminal, else JSON."""
     logging.getLogger("aiohttp.server").addFilter(CallersFaults())
     handler = logging.StreamHandler(sys.stderr)

@@ -67,9 +67,9 @@ class Features(Struct, frozen=True):
 def load_features(
     survey: Survey,
     slots: I32,
-    needs: Collection[Need] = (),
-    hits: Mapping[str, Candidates] | None = None,
-    fused: Fused | None = None,
+    needs: Collection[Need],
+    hits: Mapping[str, Candidates],
+    fused: Fused,
 ) -> Features:
     """The features of ``slots``, each read once.
 
@@ -95,9 +95,9 @@ def load_features(
         asking=view.asking[slots] / 100.0,
         instant_us=moment.instant_us,
         situation=survey.request.situation,
-        raw={} if fused is None else fused.raw,
-        unjudged={} if fused is None else fused.unjudged,
-        strong=_strong_hits(slots, hits or {}),
+        raw=fused.raw,
+        unjudged=fused.unjudged,
+        strong=_strong_hits(slots, hits),
         cosine=_cosines(survey, slots) if "cosine" in needs else None,
         memories=load_memories(survey, slots) if "memories" in needs else None,
         machine=machine_said(survey, slots) if "speakers" in needs else None,

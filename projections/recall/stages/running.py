@@ -121,7 +121,7 @@ def _is_brief(surveyed: Survey, choice: StageChoice) -> bool:
 def wanted_stages(
     choices: tuple[StageChoice, ...],
     weights: Mapping[str, float],
-    asked: Collection[str] | None = None,
+    asked: Collection[str] | None,
 ) -> frozenset[str]:
     """The requested stages that run: those with a weight, or all if none has one. Where only stages
     that build on others have a weight, the others run too. ``asked`` are names or labels, None for

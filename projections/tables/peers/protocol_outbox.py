@@ -50,7 +50,7 @@ def outgoing_retractions(
     node_id: str,
     scopes: frozenset[str],
     limit: int,
-    hidden: frozenset[int] = frozenset(),
+    hidden: frozenset[int],
 ) -> list[Outgoing]:
     """Retractions by id that left no record of confidence 0, as such records. A page ends only
     between positions, so it may exceed ``limit``. ``hidden``: positions of facts that are

@@ -125,7 +125,7 @@ def test_events_of_many_segments_are_in_the_order_of_the_log(tmp_path: Path) -> 
     with archive.reading(last) as sources:
         assert len(sources) > 5
         hidden = np.array([3, 31], dtype=np.int64)
-        extract_events(target, sources, last, Rights(scopes=("local",)), hidden)
+        extract_events(target, sources, last, Rights(scopes=("local",)), hidden, lambda *_: True)
     with cursor() as db:
         told = db.execute(f"SELECT position, fact_ids FROM '{target}'").fetchall()
     node.close()

@@ -33,7 +33,7 @@ def scored(at: Survey, scores: list[float], likeness: list[float] | None) -> Sco
     slots, numbers = np.arange(len(scores), dtype=np.int32), np.array(scores)
     raw = {} if likeness is None else {"semantic": np.array(likeness)}
     fused = Fused(slots, raw, raw, slots * 0, numbers)
-    return Scored(fused, load_features(at, slots), {}, numbers, numbers)
+    return Scored(fused, load_features(at, slots, (), {}, fused), {}, numbers, numbers)
 
 
 def many_of(facts: int) -> float:

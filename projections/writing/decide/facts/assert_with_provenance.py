@@ -33,9 +33,9 @@ def assert_with_provenance(
     bundle: Mapping[str, object],
     context: Context,
     *,
-    confidence: float = 1.0,
-    episodes: Sequence[str] = (),
-    cause: bytes | None = None,
+    confidence: float,
+    episodes: Sequence[str],
+    cause: bytes | None,
 ) -> ProvenFact:
     """Draft a fact that a delta states.
 

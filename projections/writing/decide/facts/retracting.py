@@ -46,7 +46,7 @@ _ABSENT = Refused("fact_not_found", "fact not found", "id")
 
 
 def state_zero(
-    record: FactAsserted, zero: str, context: Context, rights: Authorization | None = None
+    record: FactAsserted, zero: str, context: Context, rights: Authorization | None
 ) -> Decision:
     """Decide a confidence-0 record: it ends its source's facts and denies those of others (wire
     5.2), among the facts that ``rights`` may read. Raises CommandRefused."""
