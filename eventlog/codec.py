@@ -79,7 +79,7 @@ def header_hash(header: bytes) -> bytes:
 
 
 def is_later(kind: str, version: int) -> bool:
-    """Whether a later release writes such events: kind or version is not known here."""
+    """Whether a later release writes events of this kind and version: this one does not know it."""
     return version > SCHEMA_VERSIONS.get(kind, 0)
 
 

@@ -47,7 +47,7 @@ class AnswerCut(HttpFault):
 
 
 class AnswerSlow(AnswerCut):
-    """It did not come whole in time."""
+    """An answer did not come whole in time."""
 
 
 class AnswerTooLarge(HttpFault):

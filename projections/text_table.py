@@ -73,12 +73,12 @@ class TextTable:
         return bytes(self._bytes[self._start[number] : self._start[number + 1]])
 
     def text(self, number: int) -> str:
-        """The same as a string."""
+        """The text of a number below the length, as a string."""
         return self.key(number).decode("utf-8", "surrogatepass")
 
     def between(self, numbers: I32, after: bytes, last: bytes) -> I32:
-        """Those numbers whose texts sort after ``after``, up to ``last``, in the order
-        given: compared eight bytes at a time, without making strings of them."""
+        """The numbers whose texts sort after ``after``, up to ``last``, in the order given.
+        Compares eight bytes at a time, without making strings of the texts."""
         kept = numbers[self._compared(numbers, after) > 0] if after else numbers
         return kept[self._compared(kept, last) <= 0]
 

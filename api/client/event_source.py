@@ -135,7 +135,7 @@ class HttpPeerSource:
         self._seen = ""
 
     def wake(self) -> None:
-        """The same, and end a current wait; from any thread."""
+        """``forget``, and end a current wait; from any thread."""
         self._waking.set()
         held = self._held
         if held is not None:

@@ -75,14 +75,15 @@ class RejectRequest(Model, extra="allow"):
 
 
 class ReviewQuery(Model, extra="allow"):
-    """The same by query parameters, as the protocol does."""
+    """A review of a pending fact by query parameters, as the protocol does."""
 
     target_garden_id: GardenName | None = None
     reason: Reason = ""
 
 
 class QuarantineReviewRequest(ReviewQuery, extra="allow"):
-    """The same in the body: ignored, the named garden's fact would be stated outside gardens."""
+    """A review of a pending fact in the body, which the protocol does not have. It counts: ignored,
+    a fact for the named garden would be stated outside gardens."""
 
     def over(self, query: ReviewQuery) -> ReviewQuery:
         """The query with what this body names."""

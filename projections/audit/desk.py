@@ -106,19 +106,19 @@ class AuditDesk:
             folder.mkdir(mode=0o700, exist_ok=True)
             self._folder = folder
         events, standing = self._folder / "events.parquet", self._folder / "standing.parquet"
-        kept = kept_positions(view, authorization)
+        withheld = withheld_positions(view, authorization)
         wanted = _Made(
             moment.position,
             _rights_of(view, authorization, chains),
             self._erasures,
             tuple(sorted(view.hiding.names.items())),
-            kept.tobytes(),
+            withheld.tobytes(),
         )
         if self._made != wanted:
             self._made = None
             with self._archive.reading(moment.position) as sources:
                 sees = _visibility_of(view, authorization)
-                extract_events(events, sources, moment.position, wanted.rights, kept, sees)
+                extract_events(events, sources, moment.position, wanted.rights, withheld, sees)
             extract_standing(standing, fact_states_at(view, authorization, moment))
             self._made = wanted
         return events, standing
@@ -155,7 +155,7 @@ def _visibility_of(
     return sees
 
 
-def kept_positions(view: View, authorization: Authorization) -> I64:
+def withheld_positions(view: View, authorization: Authorization) -> I64:
     """Positions of facts that tombstones or the sanitizer mode hide."""
     hidden = view.hidden()
     slots = np.flatnonzero(np.zeros(view.count, np.bool_) if hidden is None else hidden)

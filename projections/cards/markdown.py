@@ -80,7 +80,7 @@ def omission_line(omitted: int) -> str:
 
 
 def disputes_omission_line(omitted: int) -> str:
-    """The same for contradictions of which no side is shown."""
+    """The line for contradictions of which no side is shown."""
     return f"\n… {omitted} contradictions omitted\n"
 
 

@@ -213,7 +213,8 @@ def _by_row(grown: Grown, rows: I64) -> tuple[I64, I64, I32, I64]:
 
 
 def restore(facts: FactColumns, cut: FactsCut, sections: Sections) -> None:
-    """Fill empty columns from a file."""
+    """Fill empty columns with the facts of an image file: ``cut`` has its small parts, ``sections``
+    its arrays."""
     facts.count = facts.slots = cut.count
     facts.arrays = {name: sections.roomy(f"column.{name}") for name in COLUMN_TYPES}
     facts.crowded = sections.roomy("crowded")

@@ -197,7 +197,7 @@ def _hold_leading_in_time(view: View, slots: I32, claims: Claims, prefer: Prefer
 
 
 def _lead(view: View, slots: I32, claims: Claims, prefer: Prefer | None) -> Bool:
-    """The same for one key."""
+    """``_hold_leading_in_time`` of slots and claims of one key."""
     ranks = _ranks(claims, prefer)
     known, value = np.unique(claims.values, return_inverse=True)
     best: I64 = np.zeros(len(known), dtype=np.int64)

@@ -29,7 +29,8 @@ directory for minutes: each of several attempts waits for an answer."""
 
 
 class Embeddings:
-    """Those of a choice with a space; ``close`` when done."""
+    """The embeddings of one model over a data directory: the table and files of vectors, the worker
+    that fills them, and the search over them. ``close`` when done."""
 
     def __init__(
         self,
@@ -42,9 +43,10 @@ class Embeddings:
         file: str,
         memory_bytes: int | None = None,
     ) -> None:
-        """Open the files in ``folder`` and start the worker. ``file``: of the table of vectors; a
-        replacement of another has its own. ``memory_bytes``: see ``BoundedVectors``. Raises
-        DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of another space."""
+        """Open the files in ``folder`` and start the worker. ``choice``: has a space. ``file``: of
+        the table of vectors; a replacement of another has its own. ``memory_bytes``: see
+        ``BoundedVectors``. Raises DimensionMismatch, ModelMismatch: ``vec_facts`` holds vectors of
+        another space."""
         space = choice.space
         assert space is not None
         self.space = space

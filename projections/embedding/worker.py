@@ -140,7 +140,7 @@ class EmbeddingWorker:
         return self._wait_for(lambda: self._position() >= position, timeout_seconds)
 
     def _wait_for(self, reached: Callable[[], bool], timeout_seconds: float) -> bool:
-        """Whether it gets there in time; meanwhile the worker does not rest."""
+        """Whether ``reached`` becomes true in time; meanwhile the worker does not rest."""
         with self._condition:
             self._callers += 1
             self._condition.notify_all()
@@ -275,7 +275,7 @@ class EmbeddingWorker:
             self._embedding.release()
 
     def followed(self, position: int, timeout_seconds: float) -> bool:
-        """Whether it has processed every event up to ``position``; waits at most that long."""
+        """Whether the worker processes every event up to ``position`` within this time."""
         return self._wait_for(lambda: self._seen_position >= position, timeout_seconds)
 
     def _slot(self, fact: str, count: int) -> int:

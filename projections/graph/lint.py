@@ -208,7 +208,7 @@ def _wanted(view: View, slot: int, request: LintRequest) -> bool:
 
 
 def _entities(view: View, slots: I32) -> Bool:
-    """By entity number: whether one of ``slots`` is about it."""
+    """By entity number: whether one of ``slots`` is a fact about the entity."""
     alive = np.zeros(len(view.entities), dtype=np.bool_)
     alive[view.entity[slots]] = True
     return alive

@@ -97,7 +97,7 @@ class OpenDenials:
         self._restated: dict[int, _Restated] = {}
 
     def name(self, slots: I32) -> Bool:
-        """Which of the facts a record still denies."""
+        """Which of the facts an open denial names: a record still denies them."""
         denied: Bool = np.zeros(len(slots), dtype=np.bool_)
         runs = self._runs(slots)
         if len(runs):

@@ -105,7 +105,7 @@ class View(ColumnView):
         return [stated or PLAIN for stated in self.stated_attributes(slots, moment)]
 
     def stated_attributes(self, slots: I32, moment: Moment) -> list[FactAttributes | None]:
-        """The same; None for facts without attributes."""
+        """Each fact's attributes as of the moment; None for facts without any."""
         if not self._image.attributes.by_slot:
             return [None] * len(slots)
         return [self.attributes_of(slot, moment) for slot in slots.tolist()]
@@ -172,7 +172,7 @@ class View(ColumnView):
         return self._image.facts.by_term.counted(term, self.count)
 
     def content_postings(self, term: str) -> tuple[I32, I32]:
-        """The same for values, without entity and relation."""
+        """(slots, term frequencies) of a term in the values alone, without entity and relation."""
         return self._image.content_terms.postings(self, term, *self.postings(term))
 
     def content_lengths(self) -> I32:

@@ -33,7 +33,7 @@ class MemoryPlace(Struct, frozen=True):
 
     @property
     def partition(self) -> str:
-        """Its stream, which is also the unit of reading rights."""
+        """The partition of these facts' stream, which is also the unit of reading rights."""
         return fact_partition(self.scope, self.garden_id)
 
 

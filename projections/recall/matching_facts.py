@@ -36,7 +36,7 @@ class Kept:
         self._derived: dict[Hashable, Any] = {}
 
     def confident(self, view: View, moment: Moment, above: float) -> I32:
-        """Those with a confidence above a bound."""
+        """The facts with a confidence above ``above`` at the moment, by slot."""
         known = self._confident.get(above)
         if known is None:
             known = self.slots[view.more_confident(self.slots, moment, above)]

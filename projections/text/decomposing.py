@@ -28,5 +28,6 @@ def decomposed(form: Literal["NFD", "NFKD"], text: str) -> str:
 
 
 def _is_mark(form: Literal["NFD", "NFKD"], character: str) -> bool:
-    """Whether it is sorted among the marks before it; some letters decompose into marks."""
+    """Whether normalization sorts the character among the marks before it; some letters decompose
+    into marks."""
     return bool(unicodedata.combining(unicodedata.normalize(form, character)[0]))

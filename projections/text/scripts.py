@@ -89,12 +89,13 @@ def is_unspaced(word: str) -> bool:
 
 
 def in_pairs(text: str) -> str:
-    """The text for full-text search."""
+    """The text for full-text search: words of scripts without spaces become pairs of letters."""
     return _turned(text, _pairs)
 
 
 def in_letters(text: str) -> str:
-    """The same for names, which a sentence may hold letter by letter: without pairs."""
+    """The text for finding names: words of scripts without spaces become single letters, because a
+    sentence may hold a name letter by letter."""
     return _turned(text, lambda run: f" {' '.join(_LETTER.findall(run))} ")
 
 
@@ -106,7 +107,8 @@ def _turned(text: str, unspaced: Callable[[str], str]) -> str:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Those with letters beyond 16 bits take milliseconds: compiled for the first such text."""
+    """The compiled pattern. Patterns with letters beyond 16 bits take milliseconds, so each is
+    compiled for the first text that needs it."""
     return re.compile(pattern)
 
 

@@ -222,7 +222,7 @@ class WriteAnswer(Struct, frozen=True):
 
 
 class EraseFacts(OwnShape, frozen=True, kw_only=True):
-    """Erase facts by id, with every copy of their content (see ``deciding.erasing``).
+    """Erase facts by id, with every copy of their content (see ``decide.facts.erasing``).
 
     ``entity``: erase every fact about it instead, and with ``mentions`` every fact with it as the
     value. ``derived``: also facts derived from erased ones. ``events``: ids of further events to

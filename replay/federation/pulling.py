@@ -67,7 +67,8 @@ class PeerSource(Protocol):
     """A peer's federation routes, over any transport."""
 
     def heads(self) -> SignedHeads:
-        """Its statement of the streams it serves to us. Raises PeerUnreachable, PageFault."""
+        """The peer's statement of the streams that it serves to this node. Raises PeerUnreachable,
+        PageFault."""
         ...
 
     def page(self, stream: str, after_seq: int, limit: int) -> StreamPage | None:

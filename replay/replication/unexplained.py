@@ -16,7 +16,8 @@ PAGE_EVENTS = 2_000
 
 
 def unexplained_erasure(log: ReadableLog) -> FactErased | None:
-    """An erasure that names every such event; None if there are none."""
+    """An erasure that names every event whose payload is missing without an erasure that names it;
+    None if there are none."""
     missing: dict[bytes, Header] = {}
     after = 0
     while page := log.read_stored(after, PAGE_EVENTS):

@@ -34,7 +34,7 @@ class CommitWatch:
         return await self.wait_reading(look, seconds)
 
     async def wait_reading(self, grown: Callable[[], Awaitable[bool]], seconds: float) -> bool:
-        """The same, for a check that reads the log: it must not hold up the event loop."""
+        """``wait`` for a check that reads the log: it must not hold up the event loop."""
         loop = self._loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:

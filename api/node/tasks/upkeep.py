@@ -56,8 +56,8 @@ class ImageWriting(LoopTask):
 
 
 class Embedding:
-    """Its worker lives as long as the open node. When the app stops, a running re-indexing is given
-    up, so that its job ends."""
+    """Reports on the embedding worker, which lives as long as the open node. When the app stops,
+    gives up a running re-indexing, so that its job ends."""
 
     name = "embedding"
 

@@ -53,7 +53,7 @@ class TrailQuery(MomentQuery):
 
 
 class TrailExportQuery(TrailQuery):
-    """The same as CSV, in one answer."""
+    """The filters of a trail that is answered whole, as CSV."""
 
     limit: int = Field(default=10_000, ge=1, le=EXPORT_ROWS_MAX)
 

@@ -68,7 +68,7 @@ class RemoteProvider:
                 answer.cancel()
 
     def start(self) -> None:
-        """It runs elsewhere."""
+        """Does nothing: the model runs elsewhere."""
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)

@@ -123,7 +123,7 @@ class KeptVecFacts:
                 yield [str(row[0]) for row in rows]
 
     def rows_of(self, ids: Sequence[str]) -> tuple[list[str], F32]:
-        """Those of some ids that the table has, and their vectors."""
+        """The ids among ``ids`` that have a vector, and their vectors, a row each."""
         with self._lock, intact(self._path):
             found = [row for each in ids for row in self._db.execute(_ONE, (each,))]
         data = b"".join(map(self._checked, found))

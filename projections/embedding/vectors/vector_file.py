@@ -110,8 +110,9 @@ class Reading:
         return _pairs(found)
 
     def rows(self, positions: I64) -> tuple[I64, F32]:
-        """Those of some positions with a vector, ascending, and the vectors. A damaged vector that
-        is no unit any more is left out: one such number would spoil the scores of all facts."""
+        """The positions among ``positions`` that have a vector, ascending, and their vectors, a row
+        each. Leaves out a damaged vector that is no unit any more: one such number would spoil the
+        scores of all facts."""
         found = self._db.execute(_ROWS, (apsw.carray(positions),)).fetchall()
         data = b"".join(cast("bytes", row) for _, row in found)
         held = np.array([position for position, _ in found], dtype=np.int64)

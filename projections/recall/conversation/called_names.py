@@ -42,8 +42,9 @@ _GREETINGS = (
 
 
 def read_as(survey: Survey, rows: Rows, calls_min: int) -> dict[str, str]:
-    """The question's words that are such names, each with the speaker's own name. ``rows``: rows of
-    facts by position, in that order. ``calls_min``: least facts that must call the speaker so."""
+    """The words of the question by which others call a speaker, each with the speaker's own name.
+    ``rows``: rows of facts by position, in that order. ``calls_min``: least facts that must call
+    the speaker so."""
     found: dict[str, str] = {}
     for word in capitalised_words(survey.request.query):
         if not is_speaker(survey, word):
@@ -55,7 +56,7 @@ def read_as(survey: Survey, rows: Rows, calls_min: int) -> dict[str, str]:
 
 
 def renamed(query: str, names: Mapping[str, str]) -> str:
-    """The question with each such name replaced by the speaker's own name."""
+    """The question with each key of ``names``, where it is a whole word, replaced by its value."""
     for word, name in names.items():
         query = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _, name=name: name, query)
     return query

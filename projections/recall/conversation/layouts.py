@@ -110,7 +110,8 @@ def _often(groups: I64, values: I32 | I64) -> tuple[I64, I64]:
 
 
 def _told_by_relations(view: View, slots: I32, of: I64, count: int) -> Bool:
-    """Which of so many groups of facts are transcripts with a relation that is a machine's."""
+    """Which of ``count`` groups of facts (``of``: the group of each slot) are transcripts with a
+    relation that is a machine's."""
     by_machine = view.machine_relations.among(view.relation[slots])
     if not by_machine.any():  # as mostly: a write has all entities judged again
         return np.zeros(count, dtype=np.bool_)
@@ -124,8 +125,8 @@ def _told_by_relations(view: View, slots: I32, of: I64, count: int) -> Bool:
 
 
 def _told_by_labels(view: View, slots: I32, of: I64, count: int) -> Bool:
-    """Which of so many groups of facts are transcripts with labels: several labels, and few facts
-    without these."""
+    """Which of ``count`` groups of facts (``of``: the group of each slot) are transcripts with
+    labels: several labels, and few facts without these."""
     facts = np.bincount(of, minlength=count)
     asked = (facts >= SPEAKERS_MIN * SAID_MIN)[of] & (_place(of, count) < SAMPLE)
     labelled = of[asked][view.spoken.labels(view.value[slots[asked]]) >= 0]
@@ -215,8 +216,9 @@ def are_talk(view: View, slots: I32) -> bool:
 
 
 def are_speech(view: View, slots: I32, of: I64, count: int) -> Bool:
-    """Of so many groups of facts, in which the first ones are in sentences, as people and
-    assistants write to each other; False without facts. Groups ascend."""
+    """Which of ``count`` groups of facts are speech: the first facts of the group are in sentences,
+    as people and assistants write to each other. False for a group without facts. ``of``: the
+    group of each slot, ascending."""
     kept = _place(of, count) < SAMPLE
     of = of[kept]
     words, fillers = view.spoken.words(view.value[slots[kept]])

@@ -45,7 +45,8 @@ def without_names(survey: Survey) -> PlainQuestion:
 
 
 def subject_names(survey: Survey) -> list[str]:
-    """These phrases as written, longer ones first, none inside another."""
+    """The phrases of the question that name subjects, as written; longer ones first, none inside
+    another."""
     query = survey.request.query
     words = list(_WORD.finditer(query))
     first_words = [at for at, word in enumerate(words) if _may_begin(word[0])][:FIRST_WORDS_MAX]

@@ -101,7 +101,7 @@ class _Pool:
         return map(self._known().get, self._positions.tolist())
 
     def held(self) -> Bool:
-        """Which of them have a row."""
+        """Which candidates have a row; erased facts have none."""
         return np.isin(self._positions, list(self._known()))
 
     def _known(self) -> dict[int, FactRow]:
