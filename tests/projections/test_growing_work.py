@@ -18,11 +18,11 @@ from tests.worlds.recall_world import NOW_US, World, reader, user
 POLICY = DecayPolicy(id="old", mode="retract", ttl_s=1.0)
 
 
-def of_many_keys(keys: int, values: int, **more: str) -> World:
+def of_many_keys(keys: int, values: int, valid_until: str | None = None) -> World:
     """Facts about one entity, under so many relations with so many values each."""
     world = World()
     for n in range(keys * values):
-        world.fact(user("a"), f"memory:r{n % keys}", f"v{n}", age_days=9.0, **more)
+        world.fact(user("a"), f"memory:r{n % keys}", f"v{n}", age_days=9.0, valid_until=valid_until)
     return world
 
 
