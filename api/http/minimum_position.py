@@ -1,5 +1,5 @@
 """Read-your-writes on any node: an answer names the node's visible position, and a request may
-require a minimum."""
+require a minimum; so does the next page of a walk that began at another node."""
 
 from aiohttp import web
 
@@ -13,8 +13,10 @@ WAIT_SECONDS_MAX = 5.0
 
 
 def names_position(request: web.Request) -> bool:
-    """Whether the request requires a position."""
-    return POSITION_HEADER in request.headers or POSITION_PARAMETER in request.query_string
+    """Whether the request requires a position: by name, or with a cursor, which may be of another
+    node over the log."""
+    asked = request.query_string
+    return POSITION_HEADER in request.headers or POSITION_PARAMETER in asked or "cursor=" in asked
 
 
 async def at_position(request: web.Request, service: Service) -> web.Request:
@@ -22,12 +24,11 @@ async def at_position(request: web.Request, service: Service) -> web.Request:
 
     Raises ApiError: the position is not a number, or not reached in time.
     """
-    wanted = request.query.get(POSITION_PARAMETER, request.headers.get(POSITION_HEADER))
-    if wanted is None:
-        return request
+    wanted = request.query.get(POSITION_PARAMETER, request.headers.get(POSITION_HEADER, "0"))
     if not (wanted.isascii() and wanted.isdigit() and len(wanted) <= 18):
         raise coded("invalid_position", f"{POSITION_PARAMETER} must be a position, is {wanted!r}")
-    position, reader = int(wanted), service.node.reader
+    cursor = service.cursors.position(request.query.get("cursor", ""))
+    position, reader = max(int(wanted), cursor), service.node.reader
     if not await service.commits.wait(lambda: reader.position >= position, WAIT_SECONDS_MAX):
         raise coded(
             "position_not_reached",

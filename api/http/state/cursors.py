@@ -81,6 +81,11 @@ class CursorSealer:
             raise coded("cursor_expired", "the cursor has expired; start again without one")
         return cursor
 
+    def position(self, text: str) -> int:
+        """The position that a cursor's walk needs; 0 for one that cannot be opened."""
+        cursor = self._decoded(text)
+        return 0 if cursor is None else cursor.position
+
     def _decoded(self, text: str) -> Cursor | None:
         if len(text) > CURSOR_LENGTH_MAX:
             return None
