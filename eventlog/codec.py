@@ -102,6 +102,14 @@ def decode_payload(header: Header, data: bytes) -> Payload | UnknownPayload:
     return payload
 
 
+def check_unknown(header: Header, data: bytes) -> None:
+    """Raises msgspec's errors unless a payload that a later release wrote is an object of its
+    header's kind, as the format wants it of every release."""
+    kind = _raw_decoder.decode(data).get("kind")
+    if kind != header.kind:
+        raise msgspec.ValidationError(f"a {kind} payload under a {header.kind} header")
+
+
 def decode(stored: Stored, header: Header | None = None) -> Recorded:
     """Decode a stored event; ``header``: its decoded header, from a caller that has checked the
     event's hashes.

@@ -50,6 +50,7 @@ its payload as JSON text. The last three are the exact bytes."""
 
 _SINGLE = ("fact_id", "marker_id", "winner_id", "resolution_fact_id", "kept_id")
 _SEVERAL = ("fact_ids", "loser_ids", "cited", "rejected", "merged_ids")
+_STATED = ("entity", "relation", "source", "scope", "garden_id", "valid_from", "valid_until")
 _LISTED = ("uses", "returned", "deltas", "outcomes")
 _decode_payload = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -57,7 +58,8 @@ _decode_payload = msgspec.json.Decoder(dict[str, Any]).decode
 def row_of(stored: Stored) -> dict[str, Any]:
     """The row of an event. Raises CorruptLog."""
     header = intact_header(stored)
-    payload = {} if stored.payload is None else _decode_payload(stored.payload)
+    told = _told(stored.payload)
+    payload = told or {}
     event_id = id_text(header.event_id)
     row: dict[str, Any] = {
         "position": stored.position,
@@ -78,13 +80,22 @@ def row_of(stored: Stored) -> dict[str, Any]:
         "hash": stored.hash.hex(),
         "erased": stored.payload is None,
         "fact_ids": touched(header.kind, _asserted_id(event_id, stored, payload), payload),
-        "detail": None if stored.payload is None else stored.payload.decode(),
+        "detail": None if stored.payload is None or told is None else stored.payload.decode(),
         "header_base64": b64encode(stored.header).decode(),
         "salt_base64": None if stored.salt is None else b64encode(stored.salt).decode(),
         "payload_base64": None if stored.payload is None else b64encode(stored.payload).decode(),
     }
     row.update(_payload_fields(header.kind, payload))
     return row
+
+
+def _told(data: bytes | None) -> dict[str, Any] | None:
+    """The fields of a payload; None if it is erased, or no JSON object: release 0.1.0
+    took such bytes of kinds it did not know."""
+    try:
+        return None if data is None else _decode_payload(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _asserted_id(event_id: str, stored: Stored, payload: dict[str, Any]) -> str:
@@ -165,18 +176,17 @@ def _fact_of(item: Any) -> str | None:
 
 
 def _payload_fields(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
-    if kind != "fact_asserted" or not payload:
-        return {"scope": payload["scope"]} if isinstance(payload.get("scope"), str) else {}
-    value = payload["value"]
-    return {
-        "entity": payload["entity"],
-        "relation": payload["relation"],
-        "value_type": value["type"],
-        "value": value.get("v", "null"),
-        "source": payload["source"],
-        "scope": payload["scope"],
-        "garden_id": payload.get("garden_id"),
-        "confidence": payload.get("confidence", 1.0),
-        "valid_from": payload.get("valid_from"),
-        "valid_until": payload.get("valid_until"),
-    }
+    """What a fact states; of other events the scope. A later release's may lack a field, or hold
+    something else there."""
+    stated = kind == "fact_asserted"
+    names = _STATED if stated else ("scope",)
+    row = {name: payload[name] for name in names if isinstance(payload.get(name), str)}
+    value: Any = payload.get("value") if stated else None
+    if isinstance(value, dict):
+        said = cast("dict[str, Any]", value)
+        told = {"value_type": said.get("type"), "value": said.get("v", "null")}
+        row |= {name: each for name, each in told.items() if isinstance(each, str)}
+    confidence = payload.get("confidence", 1.0) if stated and payload else None
+    if type(confidence) in (int, float):
+        row["confidence"] = confidence
+    return row

@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from engramlog.eventlog.codec import is_later
 from engramlog.eventlog.event import NODE_STREAM, garden_partition, scope_partition
 from engramlog.projections.archive.duck import cursor, literal
 from engramlog.projections.archive.rows import without
@@ -103,7 +104,7 @@ CREATE TABLE gone AS SELECT fact_ids[1] AS fact_id FROM {files}
 WHERE kind = 'fact_asserted' AND position IN (SELECT position FROM gone_positions)
 """
 _IN_PART = """
-SELECT position, fact_ids, detail FROM readable
+SELECT position, kind, schema_version, fact_ids, detail FROM readable
 WHERE list_has_any(coalesce(fact_ids, []), (SELECT coalesce(list(fact_id), []) FROM gone))
    OR (kind = 'delta_applied' AND EXISTS (SELECT 1 FROM gone))
 """
@@ -152,10 +153,14 @@ def extract_events(
         )
         unseen, parts = _erased_and_partial(db)
         partial = db.execute(
-            "SELECT position, kind, detail FROM readable"
+            "SELECT position, kind, schema_version, detail FROM readable"
             f" WHERE kind IN ({_literals(_OF_MEMORY)}) AND detail IS NOT NULL"
         ).fetchall()
-        unseen += [at for at, kind, said in partial if not sees(kind, msgspec.json.decode(said))]
+        unseen += [
+            at
+            for at, kind, version, said in partial
+            if is_later(kind, version) or not sees(kind, msgspec.json.decode(said))
+        ]
         db.register("unseen", {"position": np.array(unseen, dtype=np.int64)})
         db.execute(_CAUSES)
         db.execute("CREATE TABLE parts (position BIGINT, kept VARCHAR[], said VARCHAR)")
@@ -199,12 +204,15 @@ def _is_empty_redacted(whole: dict[str, Any], said: dict[str, Any]) -> bool:
 def _erased_and_partial(
     db: duckdb.DuckDBPyConnection,
 ) -> tuple[list[int], list[tuple[int, list[str], str | None]]]:
-    """Positions of events that name only erased facts; and of events that also name others, with
-    those others and the redacted payload."""
+    """Positions of events that name only erased facts, and of a later release's that name any; and
+    of events that also name others, with those others and the redacted payload."""
     unseen: list[int] = []
     parts: list[tuple[int, list[str], str | None]] = []
     gone = frozenset(str(fact) for (fact,) in db.execute("SELECT fact_id FROM gone").fetchall())
-    for at, names, detail in db.execute(_IN_PART).fetchall() if gone else ():
+    for at, kind, version, names, detail in db.execute(_IN_PART).fetchall() if gone else ():
+        if is_later(kind, version):
+            unseen.append(at)
+            continue
         whole: dict[str, Any] | None = None if detail is None else msgspec.json.decode(detail)
         said = None if whole is None else without(whole, gone)
         kept = [name for name in names or () if name not in gone]

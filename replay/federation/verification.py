@@ -3,11 +3,12 @@
 import msgspec
 from msgspec import Struct
 
-from engramlog.eventlog.chain import EVENT_ID_BYTES, link_fault
+from engramlog.eventlog.chain import EVENT_ID_BYTES, SALT_BYTES, link_fault
 from engramlog.eventlog.clock import COUNTER_LIMIT, FUTURE_SKEW_MS_MAX
 from engramlog.eventlog.codec import (
     PAYLOAD_BYTES_MAX,
     PAYLOAD_LEVELS_MAX,
+    check_unknown,
     decode_header,
     decode_payload,
 )
@@ -169,6 +170,8 @@ def _check_event(
     except UNREADABLE as fault:
         raise PageFault("malformed", f"an event's header cannot be read: {fault}") from fault
     where = f"{header.stream} event {header.stream_seq}"
+    if event.salt is not None and len(event.salt) != SALT_BYTES:
+        raise PageFault("malformed", f"{where}: its salt has {len(event.salt)} bytes")
     missing = event.payload is None and event.salt is None
     if missing and header.event_id not in erased:
         raise PageFault("withheld", f"{where}: the payload is missing and no erasure names it")
@@ -219,6 +222,8 @@ def _read(header: Header, data: bytes, where: str) -> Payload | UnknownPayload:
         raise PageFault("kind", f"{where}: {header.kind} never leaves its node")
     try:
         payload = decode_payload(header, data)
+        if isinstance(payload, UnknownPayload):
+            check_unknown(header, data)
     except UNREADABLE as fault:
         raise PageFault("malformed", f"{where}: {fault}") from fault
     if isinstance(payload, Payload) and is_misplaced(header, payload):

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pytest
 
 from engramlog.api.node.node import Node
+from engramlog.eventlog.codec import decode_header, encode_header, header_hash, payload_hash
 from engramlog.eventlog.errors import CorruptLog
 from engramlog.eventlog.event import Stored
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.archive import archive as module
 from engramlog.projections.archive import segments
 from engramlog.projections.archive.archive import Archive
-from engramlog.projections.archive.rows import touched
+from engramlog.projections.archive.rows import row_of, touched
 from engramlog.projections.writing.commands import Done, RetractFact
 from tests.worlds.histories import asserted
 
@@ -86,6 +88,25 @@ def test_the_archive_has_every_event_once_with_its_exact_bytes(node: Node) -> No
         "rel:note",
         'it\'s "7" ünï 🙂\n',
     )
+
+
+@pytest.mark.parametrize("payload", [b"", b"[1]", b'{"\xff":1}', b'{"x":1e400}'])
+def test_bytes_that_are_no_object_are_a_row_without_detail(node: Node, payload: bytes) -> None:
+    """Release 0.1.0 took them from peers, of kinds that it did not know."""
+    write(node, 1)
+    (stored,) = node.log.read_stored(node.log.head().position - 1, 1)
+    header = msgspec.structs.replace(
+        decode_header(stored.header), kind="fact_sung", payload_hash=payload_hash(b"s", payload)
+    )
+    data = encode_header(header)
+    event = msgspec.structs.replace(
+        stored, header=data, hash=header_hash(data), salt=b"s", payload=payload
+    )
+    row = row_of(event)
+    assert (row["kind"], row["detail"], row["erased"], row["fact_ids"]) == (
+        "fact_sung", None, False, [],
+    )  # fmt: skip
+    assert base64.b64decode(row["payload_base64"]) == payload
 
 
 def test_full_segments_are_sealed_and_survive_a_restart(node: Node) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engramlog.eventlog.clock import FixedClock
@@ -125,3 +126,51 @@ def test_a_fact_of_another_scope_than_its_stream_is_none_in_a_later_release(
     live = start()
     assert live.node.writer.store.outdated == []
     assert texts(live) == {"behind"}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"[1]", b'{"kind":"fact_sung","x":"\\ud800"}', b'{"kind":"fact_sung","\xff":1}',
+     b'{"kind":"fact_asserted"}', b'{"x":1}'],
+)  # fmt: skip
+def test_a_kind_of_a_later_release_has_an_object_that_names_it(
+    live: LiveNode, hostile: Make, payload: bytes
+) -> None:
+    peer = hostile()
+    peer.forger.add(payload, kind="fact_sung", schema_version=1)
+    peer_id = peer.befriend(live)
+    assert until(lambda: held(live, peer_id))["company"].startswith("malformed: ")
+
+
+def test_what_a_later_release_wrote_stops_no_statement_over_the_log(
+    live: LiveNode, hostile: Make
+) -> None:
+    """Its events may lack any field, hold other things there, and name facts hidden here."""
+    peer = hostile()
+    peer.forger.state("hidden")
+    later = [
+        {"kind": "fact_asserted"},
+        {"kind": "fact_asserted", "entity": ["a"], "value": {"type": 1}, "confidence": "high"},
+        {"kind": "fact_asserted", "entity": "user:b", "value": "x", "confidence": True},
+    ]
+    for each in later:
+        peer.forger.add(msgspec.json.encode(each), schema_version=99)
+    peer.befriend(live)
+    until(lambda: texts(live) == {"hidden"})
+    (fact,) = live.call("GET", "/v1/facts").json()["facts"]
+    naming = {"kind": "fact_sung", "fact_ids": [fact["id"], {}], "fact_id": {}, "loser_ids": [1]}
+    peer.forger.add(msgspec.json.encode(naming), kind="fact_sung", schema_version=1)
+    peer.forger.add(b'{"kind":"episode_recorded"}', kind="episode_recorded", schema_version=99)
+    peer.forger.state("behind")
+    until(lambda: texts(live) == {"hidden", "behind"})
+    stone = {"entity_uri": fact["entity"]}
+    assert live.call("POST", "/v1/tombstones", key=CONTROL_TOKEN, json=stone).status_code == 201
+    sql = "SELECT kind, entity, detail FROM events WHERE peer IS NOT NULL ORDER BY position"
+    told = live.call("POST", "/v1/time-travel/sql", key=CONTROL_TOKEN, json={"sql": sql})
+    assert told.status_code == 200, told.text
+    assert [row[:2] for row in told.json()["rows"]] == [
+        ["fact_asserted", None],
+        ["fact_asserted", None],
+        ["fact_asserted", "user:b"],
+    ]
+    assert fact["id"] not in told.text

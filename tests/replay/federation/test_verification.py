@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from engramlog.api.node.node_status import status_of_node
+from engramlog.eventlog.codec import decode_header, encode_header, header_hash, payload_hash
 from engramlog.eventlog.event import Draft, scope_partition
 from engramlog.eventlog.identifiers import id_bytes
 from engramlog.eventlog.kinds import (
@@ -139,6 +140,20 @@ def test_gaps_repetitions_and_foreign_heads_are_refused(pair: tuple[Member, Memb
     assert fault_of(b, a, replace(page, events=emptied)) == "withheld"
     own = signed_streams(b.node.identity, a.node.log.stream_heads(), 0)
     assert fault_of(b, a, replace(page, statement=own)) == "signature"
+
+
+@pytest.mark.parametrize("salt", [b"", b"s" * 15, b"s" * 17])
+def test_a_salt_has_sixteen_bytes(pair: tuple[Member, Member], salt: bytes) -> None:
+    """Of another length, the same commitment could be cut into salt and payload in several ways."""
+    a, b = pair
+    say(a, "x")
+    page = page_of(a)
+    ((header, _, _, payload),) = page.events
+    assert payload is not None
+    made = msgspec.structs.replace(decode_header(header), payload_hash=payload_hash(salt, payload))
+    data = encode_header(made)
+    events = [(data, header_hash(data), salt, payload)]
+    assert fault_of(b, a, msgspec.structs.replace(page, events=events)) == "malformed"
 
 
 def draft(fact: FactAsserted, scope: str, number: int) -> Draft:
