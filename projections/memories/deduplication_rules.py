@@ -58,10 +58,11 @@ def announces_change(text: str) -> bool:
     return _CHANGE.search(text.lower()) is not None
 
 
-def differ_in_sense(one: str, other: str) -> bool:
-    """Whether only one of two similar texts announces a change or negates, or their numbers differ:
-    a correction has nearly the vector of what it corrects."""
-    return _sense(one) != _sense(other)
+def alike_in_sense(text: str, others: Sequence[str]) -> list[bool]:
+    """Which of some similar texts have the text's numbers, and announce a change or negate only if
+    it does: a correction has nearly the vector of what it corrects."""
+    sense = _sense(text)
+    return [_sense(other) == sense for other in others]
 
 
 def shared_words(one: str, other: str) -> int:

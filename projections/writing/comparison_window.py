@@ -17,13 +17,22 @@ TEXTS = (0, 1)
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 
-def memories_beside(view: View, rights: Authorization, moment: Moment, fact: FactAsserted) -> I32:
-    """The live texts of a fact's owner in its scope or garden, in the order they were stated."""
+def memories_beside(
+    view: View,
+    rights: Authorization,
+    moment: Moment,
+    fact: FactAsserted,
+    since_us: int | None = None,
+) -> I32:
+    """The live texts of a fact's owner in its scope or garden, in the order they were stated;
+    ``since_us``: only those recorded since then."""
     source = view.sources.number(fact.source)
     place = -1 if fact.garden_id is None else view.gardens.number(fact.garden_id)
     if source is None or place is None:
         return _NONE
     slots = view.source_slots(source)
+    if since_us is not None:
+        slots = slots[view.recorded_at[slots] >= since_us]
     there = (view.garden[slots] == place) & (view.scope[slots] == SCOPES.index(fact.scope))
     return live(view, rights.alone(), moment, _texts(view, slots[there]))
 
@@ -33,10 +42,8 @@ def recent_memories(
 ) -> list[int]:
     """Those of the last minute, newest first, at most ``RECENT_MAX``; none that a peer stated in
     the owner's name."""
-    slots = memories_beside(view, rights, moment, fact)
-    slots = slots[view.peer[slots] < 0]
-    recent = slots[view.recorded_at[slots] >= moment.instant_us - WINDOW_US]
-    newest: list[int] = recent[::-1][:RECENT_MAX].tolist()
+    slots = memories_beside(view, rights, moment, fact, moment.instant_us - WINDOW_US)
+    newest: list[int] = slots[view.peer[slots] < 0][::-1][:RECENT_MAX].tolist()
     return newest
 
 

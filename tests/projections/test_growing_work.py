@@ -5,15 +5,17 @@ from collections.abc import Callable
 import pytest
 
 from engramlog.api.commands.decay_sweep import reach_of
-from engramlog.eventlog.kinds import DecayPolicy, DecaySwept
+from engramlog.eventlog.kinds import DecayPolicy, DecaySwept, FactAsserted, Value
 from engramlog.projections.cards.inputs import AskedCard, card_inputs
 from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.view import View, everything
+from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.facts.cards import CardKey
 from engramlog.projections.tables.facts.decay import DecayPart
+from engramlog.projections.writing.comparison_window import recent_memories
 from tests.worlds.counted_work import work
-from tests.worlds.recall_world import NOW_US, World, reader, user
+from tests.worlds.recall_world import NOW_US, SOURCE, World, reader, user
 
 POLICY = DecayPolicy(id="old", mode="retract", ttl_s=1.0)
 
@@ -46,6 +48,24 @@ def test_each_relation_of_an_entity(read: Callable[[View, Moment], object], valu
         for world in (of_many_keys(300, values), of_many_keys(600, values))
     )
     assert twice < 2.5 * once
+
+
+def remembering(older: int) -> int:
+    """Work of finding an owner's memories of the last minute beside so many older ones."""
+    world = World()
+    for n in range(older):
+        world.fact(user("a"), MEMORY_RELATION, f"memory {n}", age_days=1.0)
+    recent = world.fact(user("a"), MEMORY_RELATION, "just now")
+    fact = FactAsserted(user("a"), MEMORY_RELATION, Value("text", "now"), SOURCE, "company")
+
+    def read(view: View) -> None:
+        assert recent_memories(view, reader(), world.moment(), fact) == [recent]
+
+    return work(world.view(), read)
+
+
+def test_of_an_owners_older_memories_only_the_age_is_read() -> None:
+    assert remembering(1_100) - remembering(100) <= 3 * 1_000
 
 
 def partly_apart(keys: int) -> World:

@@ -7,6 +7,7 @@ the write nor the answer.
 """
 
 from collections.abc import Iterable
+from itertools import compress
 
 import msgspec
 
@@ -20,8 +21,8 @@ from engramlog.projections.memories.deduplication_rules import (
     PARAPHRASE_MIN,
     SHARED_WORDS_MIN,
     TOPIC_MEMORIES_MAX,
+    alike_in_sense,
     announces_change,
-    differ_in_sense,
     shared_words,
 )
 from engramlog.projections.moment import Moment
@@ -72,13 +73,11 @@ def _said_just_now(command: StoreMemory, view: View, moment: Moment) -> int | No
     for slot, text in zip(recent, texts, strict=True):
         if text == fact.value.v:
             return slot
-    same_sense = [
-        (slot, text)
-        for slot, text in zip(recent, texts, strict=True)
-        if not differ_in_sense(fact.value.v, text)
-    ]
-    slots = [slot for slot, _ in same_sense]
-    return next(iter(_like(command, slots, [text for _, text in same_sense])), None)
+    if command.likeness is None:
+        return None
+    alike = alike_in_sense(fact.value.v, texts)
+    slots, texts = [*compress(recent, alike)], [*compress(texts, alike)]
+    return next(iter(_like(command, slots, texts)), None)
 
 
 def _like(command: StoreMemory, slots: list[int], texts: list[str]) -> list[int]:
