@@ -34,7 +34,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty
     if not rows and empty:
         print(empty)
         return
-    shown = [[_fit(" ".join(clean(cell).split()), CELL_MAX) for cell in row] for row in rows]
+    shown = [[fitted(" ".join(clean(cell).split()), CELL_MAX) for cell in row] for row in rows]
     cells = [list(headings), *shown]
     widths = [max(len(row[n]) for row in cells) for n in range(len(headings))]
     cut = [n for n, heading in enumerate(headings) if heading not in IDS]
@@ -45,8 +45,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, empty
             break
         widths[widest] -= 1
     for row in cells:
-        fitted = [_fit(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
-        print(GAP.join(fitted).rstrip())
+        padded = [fitted(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
+        print(GAP.join(padded).rstrip())
 
 
 def print_rows(
@@ -59,6 +59,11 @@ def print_rows(
     ]
     cells = [["" if value is None else str(value) for value in row] for row in made]
     print_table(list(columns), cells, empty=empty)
+
+
+def fitted(text: str, size: int) -> str:
+    """The text, cut to ``size`` characters if it is longer."""
+    return text if len(text) <= size else text[: size - 1] + "…"
 
 
 def value_text(value: dict[str, Any]) -> str:
@@ -100,7 +105,3 @@ def _terminal_width() -> int | None:
     if not sys.stdout.isatty():
         return None
     return max(WIDTH_MIN, shutil.get_terminal_size().columns)
-
-
-def _fit(text: str, size: int) -> str:
-    return text if len(text) <= size else text[: size - 1] + "…"

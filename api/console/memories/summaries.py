@@ -11,7 +11,7 @@ from engramlog.api.console.progress import progress_bar
 from engramlog.api.console.reach import reach
 from engramlog.api.console.requests import Request, fields_of, table
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import print_json
+from engramlog.api.console.text_tables import fitted, print_json
 from engramlog.api.node.tasks.summary_folder import UnusableSummary, read_summary, summary_files
 from engramlog.projections.memories.summary_naming import TIERS
 
@@ -28,8 +28,7 @@ examples:
 
 
 def _beginning(summary: dict[str, Any]) -> str:
-    line = summary["paragraphs"][0]["text"].splitlines()[0]
-    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
+    return fitted(summary["paragraphs"][0]["text"].splitlines()[0], SHOWN_CHARACTERS)
 
 
 LIST = Request(

@@ -20,7 +20,7 @@ from engramlog.api.client.client import Client
 from engramlog.api.console.arguments import CommandError, data_directory, settings_of
 from engramlog.api.console.memories.transfer import import_lines, summary_of
 from engramlog.api.console.subcommands import Subcommands
-from engramlog.api.console.text_tables import day, short_name, value_text
+from engramlog.api.console.text_tables import day, fitted, short_name, value_text
 from engramlog.api.node.node import Node
 from engramlog.api.node.process.serving import listen, serve_in_background
 from engramlog.api.settings import Settings
@@ -134,8 +134,8 @@ def _show_recall(client: Client, url: str, as_of: str | None) -> None:
     for item in answer["facts"]:
         fact = item["fact"]
         fact_text = f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
-        print(_cut(f"  {item['score']:.2f}  {fact_text}"))
-        print(_cut(f"        recorded {day(fact['timestamp'])} by {short_name(fact['source'])}"))
+        _line(f"  {item['score']:.2f}  {fact_text}")
+        _line(f"        recorded {day(fact['timestamp'])} by {short_name(fact['source'])}")
     request_json = msgspec.json.encode(
         {name: body[name] for name in body if name in _SHOWN}
     ).decode()
@@ -162,17 +162,15 @@ def _show_life(client: Client, url: str) -> None:
     for fact in sorted(facts, key=lambda fact: str(fact["hlc"])):
         valid = f"valid {day(fact.get('valid_from'))}..{day(fact.get('valid_until'))}"
         state = states.get(fact["id"], "retracted")
-        print(
-            _cut(
-                f"  {day(fact['timestamp'])}  {value_text(fact['value'])}, {valid}, "
-                f"says {short_name(fact['source'])} ({state})"
-            )
+        _line(
+            f"  {day(fact['timestamp'])}  {value_text(fact['value'])}, {valid}, "
+            f"says {short_name(fact['source'])} ({state})"
         )
     for moment in (*PLUTO_MOMENTS, None):
         at = {} if moment is None else {"as_of": f"{moment}T00:00:00Z"}
         known = client.get("/v1/facts", {**query, **at})["facts"]
         answer = ", ".join(value_text(fact["value"]) for fact in known) or "(disputed)"
-        print(_cut(f"  asked {'now' if moment is None else 'as of ' + moment}: {answer}"))
+        _line(f"  asked {'now' if moment is None else 'as of ' + moment}: {answer}")
     shown = urlencode({**query, "as_of": f"{PLUTO_MOMENTS[0]}T00:00:00Z"}, safe=":/")
     _repeat(f"curl -s '{url}/v1/facts?{shown}'")
 
@@ -183,7 +181,7 @@ def _show_neighbors(client: Client, url: str) -> None:
     answer = client.get("/v1/graph/neighbors", query)
     _require(answer["neighbors"], "the neighbours of Apollo 11")
     for neighbor in answer["neighbors"]:
-        print(_cut(f"  {neighbor['relation']:<24} {short_name(neighbor['entity'])}"))
+        _line(f"  {neighbor['relation']:<24} {short_name(neighbor['entity'])}")
     _repeat(f"curl -s '{url}/v1/graph/neighbors?{urlencode(query, safe=':/')}'")
 
 
@@ -195,8 +193,8 @@ def _repeat(command: str) -> None:
     print(f"  $ {command}")
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
+def _line(text: str) -> None:
+    print(fitted(text, TEXT_WIDTH))
 
 
 def _require(found: list[Any], what: str) -> None:
