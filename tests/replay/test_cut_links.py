@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from engramlog.api.node.replicating import HttpLogSource
+from engramlog.api.client.log_source import HttpLogSource
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.kinds import PeerGrants
