@@ -16,7 +16,7 @@ from msgspec import Struct
 from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.directory import DataDirectory, HeldDirectory
 from engramlog.eventlog.durable_file import replace
-from engramlog.eventlog.engines.choosing import is_log_url, open_shared_log, shown_url
+from engramlog.eventlog.engines.log_addresses import is_log_url, require_driver, shown_url
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import DataDirectoryError, LogCutBack
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
@@ -91,7 +91,10 @@ def log_shared(
     copying: bool = False,
 ) -> PostgresLog:
     """The log at an address, for the node of an identity; see ``PostgresLog.open``."""
-    return open_shared_log(
+    require_driver()
+    from engramlog.eventlog.engines.postgres.log import PostgresLog
+
+    return PostgresLog.open(
         url,
         origin=identity.node_id,
         epoch=identity.epoch,

@@ -1,17 +1,9 @@
-"""The engine for an address. Loads PostgreSQL's driver only on demand."""
-
-from __future__ import annotations
+"""Addresses of logs on a server, and the driver that these need."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from engramlog.eventlog.clock import Clock
 from engramlog.eventlog.errors import DataDirectoryError
-from engramlog.eventlog.held_scopes import EVERY_SCOPE
-
-if TYPE_CHECKING:
-    from engramlog.eventlog.engines.postgres.log import PostgresLog
 
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -38,28 +30,3 @@ def require_driver() -> None:
         raise DataDirectoryError(
             f"a log in PostgreSQL needs its driver: pip install 'engramlog[postgres]' ({fault})"
         ) from fault
-
-
-def open_shared_log(
-    url: str,
-    *,
-    origin: str,
-    epoch: int,
-    clock: Clock,
-    durability: Literal["quorum", "server"],
-    held: frozenset[str] = EVERY_SCOPE,
-    copying: bool = False,
-) -> PostgresLog:
-    """The log in the database at ``url``. Raises as ``PostgresLog.open``."""
-    require_driver()
-    from engramlog.eventlog.engines.postgres.log import PostgresLog
-
-    return PostgresLog.open(
-        url,
-        origin=origin,
-        epoch=epoch,
-        clock=clock,
-        durability=durability,
-        held=held,
-        copying=copying,
-    )

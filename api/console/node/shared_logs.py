@@ -11,7 +11,7 @@ from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.node.log_place import log_inside, log_shared
 from engramlog.eventlog.clock import SystemClock
 from engramlog.eventlog.directory import DataDirectory, HeldDirectory
-from engramlog.eventlog.engines.choosing import is_log_url, require_driver
+from engramlog.eventlog.engines.log_addresses import is_log_url, require_driver
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.log import WholeLog
 from engramlog.replay.copying import CopyDiffers, check_start, compare_logs, copy_log
