@@ -116,7 +116,7 @@ class Service:
         self.jobs = RequestJobs()
         self.recalls = RecallWorkers(node, settings, settings.recall_workers)
         self.cleaning = cleaning_of(
-            node, self.archive, self.desk, self.tracker.flush_begun, self.recalls.restart
+            node, self.archive, self.desk, self.tracker.flush, self.recalls.restart
         )
         self.snapshots = SnapshotTaking(
             node, settings.snapshots_every_events, settings.snapshots_keep

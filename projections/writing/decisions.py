@@ -79,6 +79,7 @@ DECISIONS: dict[type[Command], Callable[[Any, Context], Decision | Refused]] = {
     ask.Unsubscribe: declaring.unsubscribe,
     peer_commands.PutManifest: declaring.put_manifest,
     peer_commands.ReceiveForeign: protocol_facts.receive_foreign,
+    kinds.RecallAnswered: feedback.keep_receipt,
     kinds.FactFeedback: feedback.give_feedback,
     memory_commands.RecordSummary: summaries.record_summary,
     kinds.TombstoneSet: tombstoning.set_tombstone,

@@ -8,8 +8,7 @@ here before the log has them.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import groupby, islice
 
 from engramlog.api.node.tasks.task import LoopTask
@@ -47,7 +46,6 @@ class RecallTracker(LoopTask):
         self._flush_seconds = flush_seconds
         self._uses: dict[str, _Uses] = {}
         self._receipts: dict[str, RecallAnswered] = {}
-        self._recalls: set[asyncio.Future[None]] = set()
         self._flushing = asyncio.Lock()
         self._flushes: set[asyncio.Task[None]] = set()
 
@@ -60,17 +58,6 @@ class RecallTracker(LoopTask):
     def waiting(self) -> int:
         """Receipts that are not in the log yet."""
         return len(self._receipts)
-
-    @contextmanager
-    def recall(self) -> Generator[None]:
-        """A recall for a ``with`` block, which may keep its receipt."""
-        done = asyncio.get_running_loop().create_future()
-        self._recalls.add(done)
-        try:
-            yield
-        finally:
-            self._recalls.discard(done)
-            done.set_result(None)
 
     def note(self, fact_ids: Iterable[str], at_us: int) -> None:
         """Count a use of each fact at ``at_us`` (microseconds); replicas count none."""
@@ -104,13 +91,6 @@ class RecallTracker(LoopTask):
     async def flush(self) -> None:
         """Write the backlog: counts as one event, receipts as one each."""
         await self._alone(self._flush_uses, self._flush_receipts)
-
-    async def flush_begun(self) -> None:
-        """Write the backlog, with what the recalls that have begun will add: they may have found
-        facts that were erased since."""
-        if self._recalls:
-            await asyncio.wait(tuple(self._recalls))
-        await self.flush()
 
     async def flush_receipts(self) -> None:
         """Write the receipts that wait."""

@@ -68,22 +68,20 @@ async def _recall(call: Call, body: RecallBody, warnings: list[str], shape: Shap
     unused = [key for key in body.weights or () if key not in KNOWN_WEIGHTS]
     warnings = warnings + warnings_of([(key, KNOWN_WEIGHTS) for key in unused])
     verify = call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full"
-    tracker = call.service.tracker
-    with tracker.recall():
-        found = await call.service.recalls.answer(
-            call.caller,
-            body,
-            warnings,
-            shape=shape,
-            verify=verify,
-            check=call.check_rights,
-            here=lambda: call.in_pool(
-                call.checked(lambda: answered(call, body, warnings, shape=shape, verify=verify))
-            ),
-        )
-        tracker.note(found.used, found.at_us)
-        if found.receipt is not None:
-            tracker.keep(found.receipt)
+    found = await call.service.recalls.answer(
+        call.caller,
+        body,
+        warnings,
+        shape=shape,
+        verify=verify,
+        check=call.check_rights,
+        here=lambda: call.in_pool(
+            call.checked(lambda: answered(call, body, warnings, shape=shape, verify=verify))
+        ),
+    )
+    call.service.tracker.note(found.used, found.at_us)
+    if found.receipt is not None:
+        call.service.tracker.keep(found.receipt)
     call.note_read(found.scopes)
     headers = {"X-Total-Count": str(found.total)}
     return json_answer(found.data, headers=headers)

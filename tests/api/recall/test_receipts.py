@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from engramlog.api.routes.recall import recall as recall_route
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.recall.answer import Compared, RankedFact, compare
 from tests.worlds.data_files import files_with
+from tests.worlds.lagging_nodes import seen, two_nodes
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
 
@@ -222,7 +224,7 @@ def test_a_recall_under_way_when_its_fact_is_erased_leaves_nothing_in_the_files(
     asking = threading.Thread(target=lambda: recall(live, query=secret))
     asking.start()
     assert found.wait(60)
-    erasure = {"fact_ids": [gone], "wait": True, "timeout_s": 0.3}
+    erasure = {"fact_ids": [gone], "wait": True, "timeout_s": 60}
     begun = live.call("POST", "/v1/erasures", json=erasure, key=CONTROL_TOKEN).json()
     go_on.set()
     asking.join(60)
@@ -231,6 +233,21 @@ def test_a_recall_under_way_when_its_fact_is_erased_leaves_nothing_in_the_files(
     live.node.rebuild()  # raises if it differs
     live.close()
     assert files_with(live.settings.data_dir, b"quokka") == {}
+
+
+def test_a_receipt_that_waits_at_another_node_over_the_log_is_not_written(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    with two_nodes(tmp_path, postgres_url) as (first, second):
+        owner = first.state(entity=ATLAS, relation="memory:owner", v="billing team")
+        seen(second, first)
+        recall(second)
+        recall(second, query="somebody else", entity="user:nobody")
+        erasure = {"fact_ids": [owner["id"]]}
+        begun = first.call("POST", "/v1/erasures", json=erasure, key=CONTROL_TOKEN)
+        assert begun.status_code == 202, begun.text
+        second.run(second.app_tracker().flush())
+        assert [each.query for each in logged(first)] == ["somebody else"]
 
 
 def test_a_replay_is_faithful_and_shows_changes(live: LiveNode) -> None:

@@ -1,7 +1,7 @@
-"""What people and agents say about facts: feedback on recalled ones, and decisions on those that
-the sanitizer flagged."""
+"""What recalls returned, and what people and agents say about facts: feedback on recalled ones, and
+decisions on those that the sanitizer flagged."""
 
-from engramlog.eventlog.kinds import FactFeedback
+from engramlog.eventlog.kinds import FactFeedback, RecallAnswered
 from engramlog.projections.tables.database import json_list, query, query_one
 from engramlog.projections.tables.facts.verdicts import reviews_of
 from engramlog.projections.tables.recalls.feedback import outcomes_of
@@ -17,6 +17,14 @@ LEFT JOIN verdicts ON verdicts.from_position=facts.from_position
 WHERE facts.id=?
 """
 _ABSENT = Refused("fact_not_found", "fact not found", "fact_id")
+
+
+def keep_receipt(receipt: RecallAnswered, context: Context) -> Decision:
+    """Record a recall's receipt, unless a fact that it returned was erased before this: it may
+    repeat the text, and the cleaning looked for receipts in the log."""
+    if not context.image.erased.facts.isdisjoint(each.fact_id for each in receipt.returned):
+        return Decision([], created=False)
+    return Decision([context.draft(receipt)])
 
 
 def give_feedback(command: FactFeedback, context: Context) -> Decision | Refused:
