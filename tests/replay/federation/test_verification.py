@@ -3,7 +3,9 @@ refused."""
 
 import random
 import shutil
+import zlib
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -114,6 +116,22 @@ def test_no_altered_byte_of_a_transmitted_page_gives_other_events(
         except PageFault:
             continue
         assert found.events == page.events  # only parts that are not evidence may differ
+
+
+def test_a_page_has_the_layout_that_the_documentation_gives(pair: tuple[Member, Member]) -> None:
+    a, _ = pair
+    say(a, "x")
+    number, stream, events, heads, erased = msgspec.msgpack.decode(
+        zlib.decompress(encode_page(page_of(a)))
+    )
+    ((header, digest, salt, payload),) = events
+    assert (number, stream, erased) == (1, stream_of(a), [])
+    assert digest == sha256(b"\x00" + header).digest()
+    fields = msgspec.msgpack.decode(header)
+    assert (fields[3], fields[4], fields[12]) == (stream, 1, bytes(32))
+    assert fields[13] == sha256(salt + payload).digest()
+    assert heads["heads"] == [{"stream": stream, "stream_seq": 1, "hash": digest.hex()}]
+    assert heads["position"] == 0
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, -1])
