@@ -63,7 +63,7 @@ def test_dates_that_a_text_names(text: str, expected: list[tuple[str, str]]) -> 
         "",
     ],
 )
-def test_texts_without_dates(text: str) -> None:
+def test_a_text_without_a_date_names_none(text: str) -> None:
     assert spans(text) == []
 
 

@@ -30,7 +30,7 @@ def ids(client: Client) -> set[str]:
     return {each["id"] for each in page["facts"]}
 
 
-def test_the_drill(tmp_path: Path) -> None:
+def test_a_backup_under_load_restores_every_write_before_it(tmp_path: Path) -> None:
     written: list[str] = []
     stop = threading.Event()
     with serving(tmp_path / "data", "--no-auth") as node:

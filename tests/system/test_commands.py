@@ -240,7 +240,9 @@ def test_a_bad_setting_is_named_with_its_origin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["alone", "through the running node"])
-def test_every_operators_command(data: Path, tmp_path: Path, running: bool) -> None:
+def test_every_operators_command_works_alone_and_through_the_node(
+    data: Path, tmp_path: Path, running: bool
+) -> None:
     if running:
         with serving(data):
             operate(data, tmp_path, running)

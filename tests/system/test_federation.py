@@ -194,7 +194,7 @@ def test_a_declaration_of_a_stopped_node_has_its_address(
         assert json.loads(shown.stdout)["node_url"] == url
 
 
-def test_the_commands(start: Start) -> None:
+def test_peers_are_managed_from_the_command_line(start: Start) -> None:
     a, b = start("a"), start("b")
     added = engramlog("peer", "add", b.url, "--data", a.data)
     (peer,) = json.loads(engramlog("peer", "list", "--data", a.data, "--json").stdout)["peers"]

@@ -51,7 +51,7 @@ def test_long_texts_are_cut_by_default(data: Path) -> None:
     assert whole == "Bo planned the project deployment " * 40
 
 
-def test_filters_and_limits(data: Path) -> None:
+def test_a_keyword_recall_takes_filters_and_a_limit(data: Path) -> None:
     asked = ("recall", "--translated", "project", "--data", data)
     work = json.loads(engramlog(*asked, "--topic", "work").stdout)
     assert [hit["content"] for hit in work] == ["Ann set the project deadline"]

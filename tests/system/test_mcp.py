@@ -278,7 +278,7 @@ def test_a_directory_is_a_memory_without_another_process(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_time_travel(way: Any, request: Any) -> None:
+def test_the_past_is_shown_by_state_difference_and_life(way: Any, request: Any) -> None:
     entity = f"stigmem://acme.example/moon/{request.node.callspec.id}"
 
     async def story(client: Client) -> None:
@@ -459,7 +459,7 @@ def test_other_host_names_are_refused(http_server: str, name: str, value: str, s
     assert httpx.post(http_server, json=body, headers=headers).status_code == status
 
 
-def test_wrong_usage() -> None:
+def test_wrong_usage_is_explained_before_a_client_connects() -> None:
     done = engramlog("mcp", "--url", "ftp://x")
     assert (done.returncode, done.stdout) == (1, "")
     assert "is not an http:// or https:// URL" in done.stderr

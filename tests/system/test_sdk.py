@@ -65,7 +65,7 @@ def verified(facts: list[Fact]) -> list[Fact]:
     return facts
 
 
-def test_node_info(client: StigmemClient, node: NodeProcess) -> None:
+def test_the_sdk_reads_what_the_node_is(client: StigmemClient, node: NodeProcess) -> None:
     info = client.node_info()
     assert (info.auth, info.federation) == ("required", "disabled")
     assert info.node_url == node.url

@@ -49,7 +49,9 @@ def test_the_walk_goes_three_hops_or_as_deep_as_requested(live: LiveNode) -> Non
     [({"depth": 6}, 400, "graph_depth_exceeded"), ({"depth": 0}, 422, None),
      ({"depth": "x"}, 422, None), ({"scope": "galaxy"}, 400, None)],
 )  # fmt: skip
-def test_bad_walks(live: LiveNode, params: dict[str, Any], status: int, code: str | None) -> None:
+def test_a_walk_with_wrong_parameters_is_refused(
+    live: LiveNode, params: dict[str, Any], status: int, code: str | None
+) -> None:
     answer = provenance(live, live.state()["id"], **params)
     assert answer.status_code == status
     if code is not None:

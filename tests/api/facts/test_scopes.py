@@ -120,7 +120,9 @@ def test_a_relation_without_a_namespace_warns_once_per_key(live: LiveNode) -> No
         ({"scope": "company", "entity": ""}, 422),
     ],
 )
-def test_bad_lints(refusing: LiveNode, body: dict[str, Any], status: int) -> None:
+def test_a_lint_with_wrong_fields_is_refused(
+    refusing: LiveNode, body: dict[str, Any], status: int
+) -> None:
     assert refusing.call("POST", "/v1/lint", json=body).status_code == status
 
 
@@ -188,5 +190,7 @@ def test_a_scope_in_numbers(serve: Callable[..., LiveNode]) -> None:
     [("galaxy/synthesize", 400), ("company/synthesize?limit=0", 422),
      ("company/synthesize?limit=1001", 422)],
 )  # fmt: skip
-def test_bad_syntheses(live: LiveNode, path: str, status: int) -> None:
+def test_a_synthesis_with_wrong_parameters_is_refused(
+    live: LiveNode, path: str, status: int
+) -> None:
     assert live.call("GET", f"/v1/scopes/{path}").status_code == status

@@ -212,7 +212,9 @@ def test_a_delta_without_a_mandatory_field_is_refused(live: LiveNode) -> None:
         (delta("delete", replaces=[]), "replaces must be non-empty for update/delete"),
     ],
 )
-def test_invalid_deltas(refusing: LiveNode, body: dict[str, Any], violation: str) -> None:
+def test_an_invalid_delta_is_refused_with_its_violation(
+    refusing: LiveNode, body: dict[str, Any], violation: str
+) -> None:
     answer = apply(refusing, body)
     assert answer.status_code == 422
     (entry,) = answer.json()["detail"]

@@ -79,7 +79,7 @@ def test_oidc_is_not_enabled(serve: Callable[..., LiveNode]) -> None:
     )
 
 
-def test_connectors(live: LiveNode) -> None:
+def test_the_node_lists_how_to_connect_each_editor(live: LiveNode) -> None:
     answer = live.call("GET", "/v1/mcp/connectors").json()
     convert(answer, Connectors)
     assert answer["command"] == ["engramlog", "mcp"]

@@ -30,12 +30,12 @@ def test_discovery_satisfies_the_sdk(live: LiveNode) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/health"])
-def test_health(live: LiveNode, path: str) -> None:
+def test_a_healthy_node_says_ok(live: LiveNode, path: str) -> None:
     assert live.call("GET", path).json() == {"status": "ok"}
     assert live.call("HEAD", path).status_code == 200
 
 
-def test_me_and_doctor(live: LiveNode) -> None:
+def test_who_asks_and_how_the_node_is_have_their_published_shapes(live: LiveNode) -> None:
     convert(live.call("GET", "/v1/me").json(), Me)
     convert(live.call("GET", "/v1/doctor").json(), DoctorReport)
     assert live.call("GET", "/v1/federation/peers").json() == {"peers": []}

@@ -346,7 +346,7 @@ def test_pages_of_neighbours_hold_still_while_edges_arrive(live: LiveNode) -> No
         ({"entity": ""}, 422, None),
     ],
 )
-def test_bad_neighbour_questions(
+def test_a_wrong_question_for_neighbours_is_refused(
     refusing: LiveNode, params: dict[str, Any], status: int, code: str | None
 ) -> None:
     answer = neighbors(refusing, **{"entity": HUB, **params})

@@ -122,7 +122,9 @@ def test_bad_input_changes_nothing(refusing: LiveNode, body: dict[str, Any], sta
     assert head(refusing) == position
 
 
-def test_who_may(serve: Callable[..., LiveNode]) -> None:
+def test_only_keys_for_all_scopes_set_aliases_and_only_admins_migrations(
+    serve: Callable[..., LiveNode],
+) -> None:
     node = serve(auth_required=True)
     write, narrow = node.mint("write"), node.mint("write", entity="agent:n", scopes=["local"])
     admin = node.mint("read", "write", "admin", entity="agent:admin")
@@ -144,7 +146,7 @@ def test_who_may(serve: Callable[..., LiveNode]) -> None:
     assert node.call("DELETE", "/v1/aliases/user:a", key=admin).status_code == 204
 
 
-def test_pages_of_aliases(live: LiveNode) -> None:
+def test_a_page_of_aliases_continues_after_a_name(live: LiveNode) -> None:
     for n in range(5):
         alias(live, f"user:n{n}", "user:x")
     first = live.call("GET", "/v1/aliases", params={"limit": 3}).json()
@@ -173,7 +175,7 @@ def test_resolving_an_unknown_name_is_as_in_the_protocol(live: LiveNode) -> None
     }
 
 
-def test_resolving_by_layers(live: LiveNode) -> None:
+def test_a_name_means_itself_or_its_alias_or_the_most_similar_one(live: LiveNode) -> None:
     live.state(entity=ALICE)
     live.state(entity="stigmem://ex.example/user/bob")
     live.state(entity="user:alice")

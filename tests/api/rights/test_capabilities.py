@@ -345,7 +345,7 @@ def test_inspection_tells_claims_and_whether_they_hold(node: LiveNode, ops: str)
     assert bad["reason"]
 
 
-def test_the_protocols_routes(node: LiveNode, ops: str) -> None:
+def test_the_protocols_routes_issue_verify_and_revoke_tokens(node: LiveNode, ops: str) -> None:
     body = {
         "issuer": "agent:ops",
         "subject": "agent:crawler",

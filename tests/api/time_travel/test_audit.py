@@ -65,7 +65,7 @@ def test_creating_a_key_keeps_the_trail_answering(serve: Serve) -> None:
     assert trail(node, key)["total"] == 1
 
 
-def test_filters(serve: Serve) -> None:
+def test_each_filter_narrows_the_trail(serve: Serve) -> None:
     node = serve(auth_required=True)
     ann, bob = (
         node.mint("read", "write", entity="agent:ann"),
@@ -220,7 +220,9 @@ def test_journal_filters_and_cursor(serve: Serve) -> None:
         ("/v1/admin/audit", {"cursor": 10**9}, 400),
     ],
 )
-def test_bad_questions(refusing: LiveNode, path: str, params: dict[str, Any], status: int) -> None:
+def test_a_wrong_question_for_the_trail_is_refused(
+    refusing: LiveNode, path: str, params: dict[str, Any], status: int
+) -> None:
     refusing.state()
     answer = refusing.call("GET", path, key=CONTROL_TOKEN, params=params)
     assert answer.status_code == status, answer.text

@@ -88,7 +88,7 @@ def test_an_alias_means_its_entity(live: LiveNode) -> None:
     assert [each["fact_id"] for each in events(live, made)] == [fact["id"]]
 
 
-def test_the_protocols_record(live: LiveNode) -> None:
+def test_a_subscription_is_made_once_listed_and_ended(live: LiveNode) -> None:
     made = subscribe(live, idempotency_key="once")
     assert {name: made[name] for name in ("target_kind", "on_change", "circuit_open")} == {
         "target_kind": "scope", "on_change": "wake", "circuit_open": False,

@@ -23,7 +23,7 @@ def test_every_so_many_episodes(given: Any) -> None:
     assert parse_cadence("every: 1") == Cadence(every=1)
 
 
-def test_timetables() -> None:
+def test_a_cron_cadence_is_read_from_text_and_document() -> None:
     assert parse_cadence("cron: '0 3 * * *'") == Cadence(cron="0 3 * * *")
     whole = parse_cadence({"cron": "0  3 * * 1", "tz": "Europe/Vienna", "missed": "skip"})
     assert whole == Cadence(cron="0 3 * * 1", tz="Europe/Vienna", missed="skip")
@@ -42,7 +42,7 @@ def test_timetables() -> None:
         {"every": 1, "often": True},
     ],
 )  # fmt: skip
-def test_invalid_cadences(given: Any) -> None:
+def test_an_invalid_cadence_is_refused(given: Any) -> None:
     with pytest.raises(CadenceError):
         parse_cadence(given)
 

@@ -47,7 +47,7 @@ def matcher(id: str, *when: tuple[str, str, Any], salience: int = 0, **then: Any
         (("subject", "eq", "self"), True),
     ],
 )
-def test_conditions(condition: tuple[str, str, Any], holds: bool) -> None:
+def test_each_operator_of_a_condition_decides(condition: tuple[str, str, Any], holds: bool) -> None:
     tried = episode(mood=4, flag=True, subject="self")
     found = first_match(rule(matcher("m", condition)).matchers, tried, 0.7)
     assert (found is not None) == holds
@@ -113,7 +113,7 @@ def test_a_replacement_that_names_nothing_sets_the_episode_aside() -> None:
          "$.matchers[0].then.confidence"),
     ],
 )  # fmt: skip
-def test_invalid_rules(broken: dict[str, Any], path: str) -> None:
+def test_an_invalid_rule_is_refused_at_its_path(broken: dict[str, Any], path: str) -> None:
     with pytest.raises(RuleError) as caught:
         rule(broken)
     assert caught.value.path == path

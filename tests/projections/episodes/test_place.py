@@ -28,7 +28,7 @@ def test_keys_of_different_users_differ(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a\x00", "a\n", "x" * 257, "é" * 129])
-def test_unusable_names(text: str) -> None:
+def test_an_unusable_name_is_refused(text: str) -> None:
     with pytest.raises(MemoryScopeError) as caught:
         name_part("session", text)
     assert caught.value.field == "session"

@@ -37,7 +37,9 @@ def context(age_us: int, accesses: int, rules: int, **fields: object) -> Salienc
         (0, 1000, 0, 0.0),
     ],
 )
-def test_the_seeds_formula(age_us: int, accesses: int, rules: int, expected: float) -> None:
+def test_salience_is_that_of_the_seeds_formula(
+    age_us: int, accesses: int, rules: int, expected: float
+) -> None:
     assert salience(context(age_us, accesses, rules, frequency="mul")) == pytest.approx(
         expected, abs=1e-6 if expected != 0.9201122956331096 else 1e-9
     )

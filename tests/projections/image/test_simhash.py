@@ -43,7 +43,7 @@ def test_the_generator_equals_the_javascript_one() -> None:
     assert [draw() for _ in range(5)] == pytest.approx(expected, abs=1e-10)
 
 
-def test_the_first_plane() -> None:
+def test_the_first_plane_is_that_of_the_seed() -> None:
     assert planes()[0, :16].tolist() == [1, -1, 1, 1, -1, 1, -1, 1, 1, -1, -1, 1, 1, -1, -1, 1]
 
 
@@ -51,12 +51,12 @@ def test_the_first_plane() -> None:
     ("token", "expected"),
     [("hello", 210), ("world", 146), ("clerk", 85), ("database", 123), ("hungarian", 191)],
 )
-def test_buckets(token: str, expected: int) -> None:
+def test_a_token_falls_into_the_seeds_bucket(token: str, expected: int) -> None:
     assert bucket(token) == expected
 
 
 @pytest.mark.parametrize("text", GOLDEN)
-def test_golden_signatures(text: str) -> None:
+def test_a_signature_is_that_of_the_seed(text: str) -> None:
     assert sign_v1([text])[0].tobytes().hex() == GOLDEN[text]
 
 

@@ -24,7 +24,7 @@ from engramlog.projections.recall.enrichment import EnrichedFact, metadata
         (4, 0, 0, "secret", 4.0),
     ],
 )
-def test_the_goldens(
+def test_effective_confidence_fades_by_type_and_recalls(
     base: float, days: float, recalls: int, memory_type: str, expected: float
 ) -> None:
     assert effective_confidence(base, days, recalls, memory_type) == expected

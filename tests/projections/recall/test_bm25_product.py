@@ -20,7 +20,7 @@ from tests.projections.recall.remembered import memories
         ({"emotion": -4, "age_days": 182.5}, 2.031652),
     ],
 )  # fmt: skip
-def test_golden_scores(own: dict[str, float], expected: float) -> None:
+def test_the_product_is_that_of_the_seeds_formula(own: dict[str, float], expected: float) -> None:
     score = bm25_product(np.array([5.0]), memories(own), Product())
     assert score == pytest.approx([expected], abs=5e-7)
 

@@ -125,11 +125,11 @@ def test_letters_are_looked_at_only_while_the_answer_has_room() -> None:
         ("deploy", []),
     ],
 )
-def test_windows(piece: str, expected: list[str]) -> None:
+def test_the_windows_of_a_piece_overlap(piece: str, expected: list[str]) -> None:
     assert windows(piece) == expected
 
 
-def test_significant_terms() -> None:
+def test_significant_terms_are_few_long_and_counted_once() -> None:
     cutting = HEAD.cutting
     told_twice = ["Szoval hany gyulait ismersz Teso", "Teso Gyula"]
     expected = ["Szoval", "hany", "gyulait", "ismersz", "Teso", "Gyula"]

@@ -119,7 +119,7 @@ def test_often_recalled_and_never_cited_facts_lose() -> None:
     assert own.uncited(at, own.Uncited()).tolist() == [0.85, 1.0, 1.0, 1.0]
 
 
-def test_tier_and_credibility() -> None:
+def test_core_and_confirmed_facts_count_for_more() -> None:
     at = features({"core": True, "credibility": 2}, {"credibility": 3})
     assert own.core_tier(at, own.Lifted()).tolist() == [1.3, 1.0]
     assert own.credibility(at, own.Credible()).tolist() == [1.25, 1.0]

@@ -150,7 +150,7 @@ def test_it_says_where_it_comes_from() -> None:
         ("", 1, []),
     ],
 )
-def test_keywords(query: str, length: int, keywords: list[str]) -> None:
+def test_keywords_are_what_a_query_asks_for(query: str, length: int, keywords: list[str]) -> None:
     assert keywords_of(query, length) == keywords
 
 

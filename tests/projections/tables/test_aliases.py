@@ -64,7 +64,7 @@ def interned(texts: list[str]) -> Interner:
     return names
 
 
-def test_likeness_by_hand() -> None:
+def test_likeness_counts_shared_letters_and_the_place() -> None:
     assert likeness("user:anna", "user:anna") == 1.0
     # «anna», «anne»: three letters of four match, 2 · 3 / 8
     assert likeness("user:anna", "user:anne") == 0.75
