@@ -182,7 +182,7 @@ def check_backup(backup: Path, progress: Progress) -> BackupManifest:
     for number, file in enumerate(manifest.files):
         progress(file.name, number, len(manifest.files))
         if Path(file.name).is_absolute() or ".." in Path(file.name).parts:
-            raise BackupFault(f"{file.name} does not lie in the backup")
+            raise BackupFault(f"{file.name} is outside the backup")
         if not (backup / file.name).is_file():
             raise BackupFault(f"{file.name} is missing from the backup")
         if _describe_file(backup, file.name) != file:
@@ -190,7 +190,7 @@ def check_backup(backup: Path, progress: Progress) -> BackupManifest:
     fault = signature_fault(manifest.heads)
     if fault is not None or manifest.heads.node_id != manifest.node_id:
         raise BackupFault(
-            f"the signed heads in {BACKUP_MANIFEST} do not hold: {fault or 'other node'}"
+            f"the signed heads in {BACKUP_MANIFEST} do not verify: {fault or 'other node'}"
         )
     report = verify_file(
         backup / "log.db", origin=manifest.node_id, epoch=manifest.epoch, against=manifest.heads

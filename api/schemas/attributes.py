@@ -37,7 +37,7 @@ def listed(given: Any) -> Any:
 def _harmless(text: str) -> str:
     """Models see labels verbatim, so labels must not contain instructions."""
     if scan(re.sub(r"[\W_]+", " ", text)) - NOTICES:
-        raise PydanticCustomError("label", "is not a label")
+        raise PydanticCustomError("label", "must not read as an instruction to a model")
     return text
 
 

@@ -145,7 +145,7 @@ def _checked_cut(sections: Sections, position: int, log: ReadableLog) -> ImageCu
     if seal.made_by != made_by() or seal.versions != known_versions():
         raise _OtherRelease("another release made it")
     if seal.cut.position != position:
-        raise SealedFault("it is another position's")
+        raise SealedFault("it is the image of another position")
     if not holds_event(log, position, seal.hash):
         raise SealedFault("its last event is not in this log")
     return seal.cut

@@ -182,7 +182,7 @@ def _check_event(
     if header.origin != node_id:
         raise PageFault("scope", f"{where}: its origin is {header.origin}")
     if header.stream != stream:
-        raise PageFault("scope", f"{where} is none of {stream}")
+        raise PageFault("scope", f"{where} does not belong to {stream}")
     if is_foreign(header.event_id, node_id):
         raise PageFault("scope", f"{where}: its id {id_text(header.event_id)} is of another origin")
     if header.causation_id is not None and len(header.causation_id) != EVENT_ID_BYTES:

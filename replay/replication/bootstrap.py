@@ -79,11 +79,11 @@ def _fetch_one(
             for part in source.contents(snapshot.position):
                 done += len(part)
                 if done > snapshot.bytes:
-                    raise SnapshotFault(f"snapshot {snapshot.position} is larger than was said")
+                    raise SnapshotFault(f"snapshot {snapshot.position} is larger than announced")
                 file.write(part)
                 digest.update(part)
                 progress(done, snapshot.bytes)
         if digest.hexdigest() != snapshot.sha256:  # before anything reads it as a database
-            raise SnapshotFault(f"snapshot {snapshot.position} did not come as it was written")
+            raise SnapshotFault(f"snapshot {snapshot.position} has other bytes than announced")
 
     return snapshots.make(fill, now_us, automatic=True, expected=snapshot)

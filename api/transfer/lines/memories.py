@@ -163,7 +163,7 @@ def recording_of(line: EpisodeLine, node: Destination) -> Command:
 def deltas_command(line: DeltasLine, node: Destination) -> Command:
     """Restate a batch of deltas. Raises LineError."""
     if not 1 <= len(line.deltas) <= DELTAS_MAX:
-        raise LineError(f"must be 1 to {DELTAS_MAX}", "deltas")
+        raise LineError(f"must have 1 to {DELTAS_MAX} entries", "deltas")
     garden_id = node.garden_id(line.garden_id, "garden_id")
     applied = [_applied(item, f"deltas.{number}") for number, item in enumerate(line.deltas)]
     made = {item.key for item in line.then if isinstance(item, AssertLine)}
@@ -214,9 +214,9 @@ def _applied(item: DeltaItem, place: str) -> AppliedDelta:
     if not item.rule_id:
         raise LineError("must not be empty", f"{place}.rule_id")
     if not 1 <= len(item.source_episode_ids) <= SOURCES_MAX:
-        raise LineError(f"must be 1 to {SOURCES_MAX}", f"{place}.source_episode_ids")
+        raise LineError(f"must have 1 to {SOURCES_MAX} entries", f"{place}.source_episode_ids")
     if len(item.replaces) > REPLACES_MAX:
-        raise LineError(f"must be at most {REPLACES_MAX}", f"{place}.replaces")
+        raise LineError(f"must have at most {REPLACES_MAX} entries", f"{place}.replaces")
     return shaped(
         item,
         AppliedDelta,

@@ -151,10 +151,10 @@ class VectorBlocks:
         sections = open_sections(self._path(number))
         seal = msgspec.msgpack.decode(sections.document, type=BlockSeal)
         if (seal.format, seal.space, seal.number) != (FORMAT, self._space, number):
-            raise SealedFault("it is of other vectors")
+            raise SealedFault("it has another format, or vectors of another model")
         of_block = starts[number * BLOCK_SLOTS : (number + 1) * BLOCK_SLOTS]
         if not np.array_equal(sections.array("positions"), of_block):
-            raise SealedFault("other facts have these slots")
+            raise SealedFault("it has vectors of other facts")
         if not holds_event(self._log, int(of_block[-1]), seal.hash):
             raise SealedFault("its facts are not in this log")
         sections.check()

@@ -105,7 +105,7 @@ def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
         return Refused("stream_held", f"stream {command.stream} is held")
     taken = query_one(context.db, _TAKEN, (json.dumps(command.fact_ids),))
     if taken is not None:
-        return Refused("fact_id_taken", f"a fact {taken[0]} is here already, of another event")
+        return Refused("fact_id_taken", f"fact {taken[0]} exists already, from another event")
     received = PeerPageReceived(
         node_id=command.node_id,
         stream=command.stream,
