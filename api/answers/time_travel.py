@@ -74,6 +74,7 @@ class FactLife(Struct):
     fact: FactRecord | None
     events: list[TouchRecord]
     belief: list[BeliefPoint]
+    truncated: bool
     moment: MomentRecord
     erased: ErasedFact | UnsetType = UNSET
 

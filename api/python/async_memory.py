@@ -40,7 +40,7 @@ from engramlog.api.python.values import (
 
 PAGE_FACTS = 500
 PAGE_NEIGHBORS = 200
-EVENTS_MAX = 1_000
+EVENTS_PAGE = 1_000
 ERASING_SECONDS = 60.0
 _EVERY_FACT = ("include_retracted", "include_expired", "include_contradicted", "include_low_trust")
 
@@ -147,19 +147,28 @@ class AsyncMemoryView:
         return answer.shaped(CardOfEntity)
 
     async def history(self, what: str | Fact) -> EntityHistory:
-        """The first 1,000 events of an entity's facts, or of one fact, oldest first. An entity's
-        ``record["truncated"]`` says whether there are more."""
-        query = {"limit": EVENTS_MAX, **_only(self._moment, "as_of")}
+        """The events of an entity's facts, or of one fact, oldest first."""
         if isinstance(what, Fact):
-            path = f"/v1/time-travel/facts/{path_segment(what.id)}"
-            life = await self.requests.ask("GET", path, query=query)
+            life = await self._life(f"/v1/time-travel/facts/{path_segment(what.id)}")
             known = {what.id: fact_of(life["fact"]) if life["fact"] else what}
         else:
             entity = name_text("history", what, "an entity or a Fact")
-            path = f"/v1/time-travel/entities/{path_segment(entity)}"
-            life = await self.requests.ask("GET", path, query=query)
+            life = await self._life(f"/v1/time-travel/entities/{path_segment(entity)}")
             known = {fact["id"]: fact_of(fact) for fact in life["stated"]}
         return history_of(life, known.get)
+
+    async def _life(self, path: str) -> dict[str, Any]:
+        """The pages of a life as one answer."""
+        query = {"limit": EVENTS_PAGE, **_only(self._moment, "as_of")}
+        life: dict[str, Any] = await self.requests.ask("GET", path, query=query)
+        query["as_of"] = f"position:{life['moment']['position']}"
+        while life.get("truncated"):  # an earlier release does not say it of a fact
+            query["after"] = life["events"][-1]["position"]
+            page = await self.requests.ask("GET", path, query=query)
+            life["events"] += page["events"]
+            life.setdefault("stated", []).extend(page.get("stated", ()))
+            life["truncated"] = page["truncated"]
+        return life
 
     def as_of(
         self, moment: MomentLike | None = None, *, valid_at: InstantLike | None = None

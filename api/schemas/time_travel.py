@@ -15,7 +15,7 @@ from engramlog.api.schemas.facts import (
 )
 from engramlog.api.schemas.recall import RecallBody
 from engramlog.api.schemas.rights import TrustRequest
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Model, Share
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Model, Position, Share
 
 Format = Literal["json", "csv", "parquet"]
 Change = Literal["added", "retracted", "decayed", "resolved"]
@@ -45,9 +45,12 @@ class DiffQuery(Model, extra="forbid"):
 
 
 class LifeQuery(Model, extra="forbid"):
-    """``as_of``: the life up to this moment."""
+    """``as_of``: the life up to this moment; ``after``: its events behind this position; ``only``:
+    leave out recalls, or all else."""
 
     as_of: str | None = None
+    after: Position = 0
+    only: Literal["changes", "recalls"] | None = None
     limit: int = Field(default=200, ge=1, le=1000)
     format: Format = "json"
 

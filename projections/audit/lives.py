@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
 from engramlog.projections.archive.duck import cursor, literal
 
+RECALLS = ("recall_served", "recall_answered")
+"""The kinds of events that say which facts recalls returned. All others changed something."""
 _PLACES = """
 WITH touched AS (SELECT position, unnest(fact_ids) AS fact_id FROM read_parquet([{files}])
-    WHERE position BETWEEN {first} AND {last})
+    WHERE position BETWEEN {first} AND {last} AND {kinds})
 SELECT DISTINCT position FROM touched WHERE fact_id IN (SELECT unnest($ids)) ORDER BY position
 """
 _TOUCHES = """
@@ -22,6 +25,12 @@ WHERE position BETWEEN {first} AND {last} AND position IN ({places})
 ORDER BY position
 """
 _ROWS = 500
+Only = Literal["changes", "recalls"] | None
+_KINDS: dict[Only, str] = {
+    None: "true",
+    "changes": f"kind NOT IN {RECALLS}",
+    "recalls": f"kind IN {RECALLS}",
+}
 
 
 class Touch(Struct, frozen=True):
@@ -52,14 +61,15 @@ def touches(
     fact_ids: Sequence[str],
     limit: int,
     keep: Callable[[Touch], bool],
+    only: Only,
 ) -> list[Touch]:
     """Events from position ``first`` to ``last`` that touched any of the facts, oldest first; at
-    most ``limit`` that pass ``keep``."""
+    most ``limit`` that pass ``keep``. ``only``: recalls alone, or all but them."""
     if not sources or not fact_ids:
         return []
     files = ", ".join(literal(str(path)) for path in sources)
     with cursor() as db:
-        statement = _PLACES.format(files=files, first=first, last=last)
+        statement = _PLACES.format(files=files, first=first, last=last, kinds=_KINDS[only])
         places = [row[0] for row in db.execute(statement, {"ids": list(fact_ids)}).fetchall()]
         kept: list[Touch] = []
         for at in range(0, len(places), _ROWS):

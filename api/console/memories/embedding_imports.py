@@ -13,14 +13,14 @@ WAITING_MAX = 2_000
 model."""
 
 
-def embed_imported(settings: Settings, *, quiet: bool) -> None:
-    """Give the facts of a directory that this process has imported into their vectors; the first
-    time, this pins the model. What prevents it goes to stderr: the facts are stored all the same.
-    """
-    if settings.embedding.provider == "none":
+def embed_imported(settings: Settings, facts: int, *, quiet: bool) -> None:
+    """Give the facts of a directory into which this process has imported ``facts`` their vectors;
+    the first time, this pins the model. What prevents it goes to stderr: the facts are stored all
+    the same."""
+    if settings.embedding.provider == "none" or not facts:
         return
     try:
-        left = _embed(settings, quiet=quiet)
+        left = _too_many(facts) if facts > WAITING_MAX else _embed(settings, quiet=quiet)
     except EmbeddingError as fault:
         left = f"cannot embed the facts: {fault}"
     except KeyboardInterrupt:
@@ -44,11 +44,15 @@ def _embed(settings: Settings, *, quiet: bool) -> str | None:
             if status["error"] is not None:
                 return f"cannot embed the facts: {status['error']}"
             if waiting > WAITING_MAX:
-                return f"{waiting:,} facts have no vector yet"
+                return _too_many(waiting)
             if not status["lag"]:
                 return None
             bar.show(status["vectors"], status["vectors"] + waiting)
             sleep(POLL_SECONDS)
+
+
+def _too_many(facts: int) -> str:
+    return f"{facts:,} facts have no vector yet"
 
 
 def _advice(settings: Settings) -> str:

@@ -131,8 +131,8 @@ def run_import(args: argparse.Namespace) -> int:
         )
     if not args.quiet:
         print(summary_of(report), flush=True)
-    if isinstance(sink, NodeSink) and report.position:
-        embed_imported(settings, quiet=args.quiet)
+    if isinstance(sink, NodeSink):
+        embed_imported(settings, report.counts.get("asserted", 0), quiet=args.quiet)
     return 1 if report.failed else 0
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engramlog.api.client.client import path_segment
+from engramlog.api.client.client import Client, path_segment
 from engramlog.api.console.arguments import (
     CommandError,
     add_moment_argument,
@@ -33,7 +33,7 @@ examples:
   engramlog history user:ann --data memory --json
 """
 FACTS_MAX = 500
-EVENTS_MAX = 1_000
+EVENTS_PAGE = 1_000
 
 
 def register(commands: Subcommands) -> None:
@@ -75,7 +75,7 @@ def run_history(args: argparse.Namespace) -> int:
     """Print the events of an entity's facts, oldest first."""
     path = f"/v1/time-travel/entities/{path_segment(args.entity, safe='')}"
     with reach(args) as client:
-        life = client.get(path, {"as_of": args.as_of, "limit": EVENTS_MAX})
+        life = _whole_life(client, path, args.as_of)
     if args.json:
         return print_json(life)
     if not life["events"]:
@@ -89,9 +89,21 @@ def run_history(args: argparse.Namespace) -> int:
         for each in life["events"]
     ]  # fmt: skip
     print_table(("on", "event", "relation", "value", "by", "why"), rows)
-    if life["truncated"]:
-        print(f"the first {EVENTS_MAX}; engramlog audit sql finds the others")
     return 0
+
+
+def _whole_life(client: Client, path: str, as_of: str | None) -> dict[str, Any]:
+    """The pages of a life as one answer."""
+    life: dict[str, Any] = client.get(path, {"as_of": as_of, "limit": EVENTS_PAGE})
+    stated = {fact["id"]: fact for fact in life["stated"]}
+    same = {"as_of": f"position:{life['moment']['position']}", "limit": EVENTS_PAGE}
+    while life["truncated"]:
+        page = client.get(path, {**same, "after": life["events"][-1]["position"]})
+        life["events"] += page["events"]
+        stated |= {fact["id"]: fact for fact in page["stated"]}
+        life["truncated"] = page["truncated"]
+    life["stated"] = list(stated.values())
+    return life
 
 
 def fact_text_of(

@@ -1,6 +1,6 @@
 """The lives of facts and entities: every event that touched them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -29,7 +29,7 @@ from engramlog.api.schemas.time_travel import LifeQuery
 from engramlog.eventlog.identifiers import id_bytes
 from engramlog.projections.arrays import I32
 from engramlog.projections.audit.changes import belief_curve
-from engramlog.projections.audit.lives import Touch, touches
+from engramlog.projections.audit.lives import RECALLS, Touch, touches
 from engramlog.projections.audit.log_pages import Chains
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known, may_know_settlement, readable_of
@@ -60,25 +60,38 @@ def _life(call: Call, query: LifeQuery) -> FactLife:
     slot = view.slot_of(call.segment("fact_id"))
     named: I32 = np.array([] if slot is None else [slot], dtype=np.int32)
     if slot is None or not len(known(view, call.authorization.alone(), moment, named)):
-        return _erased_life(call, view, moment, query.limit)
+        return _erased_life(call, query, view, moment)
     record = call.record(view, slot, moment)
     first = int(view.from_position[slot])
-    with call.service.archive.reading(moment.position) as sources:
-        seen = partial(_may_see, call, view)
-        found = touches(sources, first, moment.position, [record.id], query.limit, seen)
+    found = _touches(call, query, first, moment, [record.id], partial(_may_see, call, view))
     sweeps = view.sweep_positions()
     return FactLife(
         fact=record,
-        events=_events(call, view, found),
+        events=_events(call, view, found[: query.limit]),
         belief=[
             shaped(point, BeliefPoint, at=format_instant(call.node.log.received_at(point.position)))
             for point in belief_curve(view, slot, moment.position, sweeps)
         ],
+        truncated=len(found) > query.limit,
         moment=wire_moment(moment),
     )
 
 
-def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife:
+def _touches(
+    call: Call,
+    query: LifeQuery,
+    first: int,
+    moment: Moment,
+    facts: Sequence[str],
+    seen: Callable[[Touch], bool],
+) -> list[Touch]:
+    """The events that the query asks for, from position ``first`` at the earliest, and one more."""
+    first = max(first, query.after + 1)
+    with call.service.archive.reading(moment.position) as sources:
+        return touches(sources, first, moment.position, facts, query.limit + 1, seen, query.only)
+
+
+def _erased_life(call: Call, query: LifeQuery, view: View, moment: Moment) -> FactLife:
     """The remains of an erased fact, for callers who may know of it: the events that name it, if
     the caller may read another of their facts. Raises ApiError 404 for all others, as for a fact
     that never existed."""
@@ -86,14 +99,12 @@ def _erased_life(call: Call, view: View, moment: Moment, limit: int) -> FactLife
     erasure = call.node.reader.ask(erasure_of, fact) if call.authorization.may("admin") else None
     if erasure is None or call.node.reader.slot_of(fact) is not None:
         raise plain("fact_not_found")
-    with call.service.archive.reading(moment.position) as sources:
-        found = touches(
-            sources, 1, moment.position, [fact], limit, partial(_may_see_remains, call, view)
-        )
+    found = _touches(call, query, 1, moment, [fact], partial(_may_see_remains, call, view))
     return FactLife(
         fact=None,
-        events=_events(call, view, found),
+        events=_events(call, view, found[: query.limit]),
         belief=[],
+        truncated=len(found) > query.limit,
         moment=wire_moment(moment),
         erased=ErasedFact(fact, erasure),
     )
@@ -120,9 +131,7 @@ def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
     rows = call.node.reader.rows(view.from_position[slots].tolist())
     ids = [row.id for row in rows]
     first = int(view.from_position[slots[0]])
-    with call.service.archive.reading(moment.position) as sources:
-        seen = partial(_may_see, call, view)
-        found = touches(sources, first, moment.position, ids, query.limit + 1, seen)
+    found = _touches(call, query, first, moment, ids, partial(_may_see, call, view))
     events = _events(call, view, found[: query.limit])
     named = {fact for event in events for fact in event.fact_ids}
     rows = [row for row in rows if row.id in named]
@@ -146,9 +155,6 @@ def _answer(body: FactLife | EntityLife, query: LifeQuery) -> web.Response:
     return records_as(query.format, "life", "position", to_builtins(body.events))
 
 
-_RECEIPT_KINDS = frozenset({"recall_served", "recall_answered"})
-
-
 def _may_see(call: Call, view: View, touch: Touch) -> bool:
     """Receipts are visible to their callers and auditors; settlements and denials to callers who
     may read both sides."""
@@ -159,7 +165,7 @@ def _may_see(call: Call, view: View, touch: Touch) -> bool:
     if touch.winner_id is not None:
         return may_know_settlement(view, rights, touch.winner_id, touch.loser_ids or ())
     return (
-        touch.kind not in _RECEIPT_KINDS
+        touch.kind not in RECALLS
         or touch.actor == rights.principal
         or rights.may("audit.read")
         or rights.may("admin")

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
 from datetime import UTC, date, datetime
@@ -222,15 +223,24 @@ def test_neighbors_are_more_than_a_page(
         assert [each.entity for each in view.neighbors(entity, limit=3)] == every[:3]
 
 
-def test_a_cut_history_says_so_and_names_its_facts(
+def test_a_long_history_comes_whole(
     memory: Memory, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_memory, "EVENTS_MAX", 3)
-    for number in range(5):
-        memory.assert_fact(f"user:{user}", f"test:n{number}", number)
+    monkeypatch.setattr(async_memory, "EVENTS_PAGE", 2)
+    facts = [memory.assert_fact(f"user:{user}", f"test:n{number}", number) for number in range(5)]
+    for fact in facts[1:]:
+        memory.retract(fact)
     history = memory.history(f"user:{user}")
-    assert [event.facts[0].value for event in history] == [0, 1, 2]
-    assert history.record["truncated"] is True
+    values = [event.facts[0].value for event in history]
+    assert Counter(values) == Counter([*range(5), *range(1, 5)])
+    assert [event.kind for event in history][-1] == "fact_retracted"
+    moment = int(facts[2].record["position"])
+    assert [event.facts[0].value for event in memory.as_of(moment).history(f"user:{user}")] == [
+        0,
+        1,
+        2,
+    ]
+    assert len(memory.history(facts[1])) == 2
 
 
 def test_entities_are_linked(memory: Memory, user: str) -> None:

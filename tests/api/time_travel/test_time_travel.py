@@ -130,6 +130,32 @@ def test_the_life_of_a_fact_shows_actors_and_confidence(live: LiveNode) -> None:
     assert len(whole["events"]) == 4
 
 
+@pytest.mark.parametrize("kind", ["facts", "entities"])
+def test_a_life_comes_in_pages_with_or_without_recalls(live: LiveNode, kind: str) -> None:
+    fact = live.state(v="plays chess", relation="memory:note")
+    for _ in range(3):
+        recall = {"query": "who plays chess?", "scope": "company"}
+        assert live.call("POST", "/v1/recall", json=recall).json()["facts"]
+        live.run(live.app_tracker().flush())
+    live.call("POST", f"/v1/facts/{fact['id']}/retract", json={"reason": "wrong"})
+    path = f"/v1/time-travel/{kind}/{fact['id'] if kind == 'facts' else fact['entity']}"
+    moment = position(live)
+
+    def pages(**query: object) -> list[str]:
+        kinds, after, more = [], 0, True
+        while more:
+            asked = {**query, "after": after, "limit": 2, "as_of": moment}
+            page = live.call("GET", path, key=CONTROL_TOKEN, params=asked).json()
+            kinds += [event["kind"] for event in page["events"]]
+            after, more = page["events"][-1]["position"], page["truncated"]
+        return kinds
+
+    told = ["recall_served", "recall_answered"] * 3
+    assert pages() == ["fact_asserted", *told, "fact_retracted"]
+    assert pages(only="changes") == ["fact_asserted", "fact_retracted"]
+    assert pages(only="recalls") == told
+
+
 def test_the_life_of_an_entity_says_what_its_facts_state(live: LiveNode) -> None:
     path = f"/v1/time-travel/entities/{ALICE}"
     first, second = live.state(v="CEO"), live.state(v="chess", relation="memory:plays")

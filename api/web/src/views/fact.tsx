@@ -6,7 +6,7 @@ import { segment, type Ask } from "../net/send";
 import type { Fact, LifeEvent } from "../net/types";
 import { Empty, Fault, Section, View } from "../parts/frame";
 import { Bar, Marks, Name, NameText, Relation, Value, When } from "../parts/names";
-import { kindText, plural, visible } from "../parts/text";
+import { kindText, visible } from "../parts/text";
 import { addressOf, at, momentQuery, param } from "../state/place";
 import { may } from "../state/session";
 import { Again, Retract, type Meanwhile } from "./review/actions";
@@ -25,6 +25,7 @@ interface FactLife {
   readonly erased?: { fact_id: string; erasure_id: string };
   readonly events: readonly LifeEvent[];
   readonly belief: readonly Belief[];
+  readonly truncated: boolean;
 }
 
 interface Provenance {
@@ -39,18 +40,21 @@ interface Expected {
   readonly reason: string;
 }
 
-const TOLD = new Set(["recall_served", "recall_answered"]);
+const CHANGES_MAX = "1000";
+const TOLD_SHOWN = "50";
 
 export const FactView = (): JSX.Element => {
   const id = param("id");
-  const lifeAsk: Ask = { path: `/v1/time-travel/facts/${segment(id)}`, query: { ...momentQuery.value } };
+  const lifeOnly = (only: string, limit: string): Ask => ({ path: `/v1/time-travel/facts/${segment(id)}`, query: { only, limit, ...momentQuery.value } });
+  const lifeAsk = lifeOnly("changes", CHANGES_MAX);
+  const toldAsk = lifeOnly("recalls", TOLD_SHOWN);
   const provenanceAsk: Ask = { path: `/v1/facts/${segment(id)}/provenance`, query: { ...momentQuery.value } };
   const life = useAnswer<FactLife>(id ? lifeAsk : null);
+  const tellings = useAnswer<FactLife>(id ? toldAsk : null);
   const provenance = useAnswer<Provenance>(id ? provenanceAsk : null);
   const fact = life.data?.fact ?? null;
-  const events = life.data?.events ?? [];
-  const told = events.filter((event) => TOLD.has(event.kind));
-  const changed = events.filter((event) => !TOLD.has(event.kind));
+  const changed = life.data?.events ?? [];
+  const told = tellings.data?.events ?? [];
   const ended = changed.some((event) => event.kind === "fact_retracted");
   const [expected, setExpected] = useState<Expected | null>(null);
   useEffect(() => setExpected(null), [life.data]);
@@ -59,7 +63,7 @@ export const FactView = (): JSX.Element => {
     return (agreed) => { if (!agreed) setExpected(null); };
   };
   return (
-    <View title="A fact" asks={[lifeAsk, provenanceAsk]} lead={<code class="address">{visible(id)}</code>}
+    <View title="A fact" asks={[lifeAsk, toldAsk, provenanceAsk]} lead={<code class="address">{visible(id)}</code>}
       actions={fact !== null && may("write") && at.value === "" ? (
         ended ? fact.quarantine_status === null && <Again fact={{ ...fact, confidence: life.data?.belief[0]?.confidence ?? fact.confidence }} meanwhile={soon("stated again")} /> : fact.quarantine_status === "pending" ? <Judge fact={fact} meanwhile={soon("quarantine reviewed", true)} /> : <>{fact.garden_id === null && <PutAside fact={fact} meanwhile={soon("put in quarantine", true)} />}{may("admin") && <HoldFact fact={fact} meanwhile={soon("legal hold set")} />}<Retract fact={fact} meanwhile={soon("fact retracted", true)} /></>
       ) : undefined}>
@@ -115,13 +119,14 @@ export const FactView = (): JSX.Element => {
               </ol>
             </Section>
             <Section title="Who was told">
-              {told.length === 0 && <Empty>No recall is recorded that you may know of.</Empty>}
+              <Fault fault={tellings.fault} />
+              {tellings.data !== null && told.length === 0 && <Empty>No recall is recorded that you may know of.</Empty>}
               <ol class="life">
-                {told.slice(0, 50).map((event) => (
+                {told.map((event) => (
                   <li key={event.event_id}><a href={addressOf("log", { event: String(event.position) })}><When at={event.received_at} exact /></a> <NameText uri={event.actor} /></li>
                 ))}
               </ol>
-              {told.length > 50 && <p class="muted">{plural(told.length, "answer")} in all</p>}
+              {tellings.data?.truncated && <p class="muted">the first {TOLD_SHOWN} times</p>}
             </Section>
           </div>
         </>
