@@ -72,7 +72,9 @@ def _numbers_of(
 ) -> tuple[Any, Any, Any]:
     """Confidence, contradiction and trust: a list of each, or the values of one slot."""
     confidence = view.confidence(slots, moment)
-    contradicted = are_contradicted(view, slots, moment, authorization) & (confidence > 0.0)
+    # of the facts that stand: confidence may also decay to 0
+    standing = (view.to_position[slots] > moment.position) & (view.base[slots] > 0.0)
+    contradicted = are_contradicted(view, slots, moment, authorization) & standing
     trust = view.trust(slots, moment)
     return confidence.tolist(), contradicted.tolist(), trust.tolist()
 

@@ -179,6 +179,20 @@ def test_policies_are_set_listed_and_removed(live: LiveNode) -> None:
     assert live.call("DELETE", POLICY).status_code == 404
 
 
+def test_a_value_that_decayed_to_0_is_contradicted_as_its_rival_is(live: LiveNode) -> None:
+    live.state(v="A", confidence=1e-7)
+    live.state(v="B")
+    body = {"relation": "*", "mode": "confidence", "half_life_s": 3600}
+    assert live.call("PUT", POLICY, json=body).status_code == 200
+    assert live.call("POST", "/v1/decay/sweep").json()["decayed"] > 0
+    everything = {"include_contradicted": "true", "include_low_trust": "true"}
+    found = live.call("GET", "/v1/facts", params=everything).json()["facts"]
+    assert sorted((each["value"]["v"], each["contradicted"]) for each in found) == [
+        ("A", True), ("B", True),
+    ]  # fmt: skip
+    assert 0.0 in [each["confidence"] for each in found]
+
+
 @pytest.mark.parametrize(
     "body",
     [
