@@ -101,6 +101,7 @@ def test_what_precedes_the_damage_of_a_file_is_in_the_log(
     ("line", "message"),
     [
         (b"{not json", "is not JSON"),
+        (b"Ann plays the violin.", "(a table is a .csv, notes are a .md)"),
         (lines({"entity": "a"}), "missing required field `relation`"),
         (lines(fact(1, scope="world")), "scope: Invalid enum value 'world'"),
         (lines(fact(1, confidence=1.5)), "confidence: must be from 0 to 1"),

@@ -149,7 +149,9 @@ def _own_line(text: bytes) -> AnyLine:
     except LineError as fault:
         if fault.field:
             raise
-        raise LineError(f"{fault}; 'engramlog import --help' shows a line") from fault
+        raise LineError(
+            f"{fault}; 'engramlog import --help' shows a line (a table is a .csv, notes are a .md)"
+        ) from fault
 
 
 def _lines(args: argparse.Namespace, raw: IO[bytes]) -> Iterator[bytes]:

@@ -120,7 +120,7 @@ def _clock(call: Call) -> _Finding:
 def _embeddings(call: Call) -> _Finding:
     found = status_of(call)
     if not found.enabled:
-        return "ok", "off: recall works by words and graph"
+        return "ok", "off, or not begun: recall works by words and graph"
     if found.error:
         return "warning", found.error
     if found.lag > EMBEDDING_LAG_MAX:
