@@ -19,8 +19,7 @@ def notices_over(view: View, authorization: Authorization, slots: I32) -> list[T
         return []
     return [
         shaped(tombstone, TombstoneNotice, tombstone_created_at=tombstone.created_at)
-        for tombstone in view.hiding.tombstones
-        if len(view.hiding.hidden_by(tombstone, view, slots))
+        for tombstone in view.hiding.over(view, slots)
     ]
 
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from engramlog.projections.arrays import I8, I32, Bool
+from engramlog.projections.ascending import distinct, places
 from engramlog.projections.columns.fact_columns import ColumnView
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import SCOPES
@@ -57,9 +58,9 @@ class Hiding:
         self._bits: NDArray[np.uint8] = np.zeros(max(numbered, default=-1) + 2, dtype=np.uint8)
         for number, bits in numbered.items():
             self._bits[number] = bits
-        self._notes: dict[int, int] = {
-            slot: entity for slot, entity in notes.items() if entity in numbered
-        }
+        noted = sorted((slot, entity) for slot, entity in notes.items() if entity in numbered)
+        self._noted: I32 = np.array([slot for slot, _ in noted], dtype=np.int32)
+        self._about: I32 = np.array([entity for _, entity in noted], dtype=np.int32)
 
     def __bool__(self) -> bool:
         return bool(self.names)
@@ -72,11 +73,24 @@ class Hiding:
         """Whether facts about an entity are hidden in every scope."""
         return self.names.get(entity, 0) == sum(_BIT.values())
 
-    def hidden_by(self, stone: Tombstone, view: "ColumnView", slots: I32) -> I32:
-        """Those of ``slots`` that one tombstone hides."""
-        alone = Hiding((stone,), view.entities, self._notes)
-        hidden = alone.mask(slots, view.entity[slots], view.object[slots], view.scope[slots])
-        return slots[hidden]
+    def over(self, view: "ColumnView", slots: I32) -> list[Tombstone]:
+        """The tombstones that hide some of ``slots``."""
+        hidden = self.mask(slots, view.entity[slots], view.object[slots], view.scope[slots])
+        slots = slots[hidden]
+        at, noted = places(self._noted, slots)
+        about = (view.entity[slots], view.object[slots], self._about[at[noted]])
+        scopes = (view.scope[slots], view.scope[slots], view.scope[slots[noted]])
+        pairs = np.concatenate(about).astype(np.int64) * len(SCOPES) + np.concatenate(scopes)
+        met: dict[int, int] = {}
+        for pair in distinct(pairs).tolist():
+            number, scope = divmod(pair, len(SCOPES))
+            met[number] = met.get(number, 0) | _BIT[SCOPES[scope]]
+        return [
+            stone
+            for stone in self.tombstones
+            if (number := view.entities.number(stone.entity)) is not None
+            and met.get(number, 0) & sum(_BIT[scope] for scope in stone.scopes)
+        ]
 
     def mask(self, slots: I32 | None, entity: I32, target: I32, scope: I8) -> Bool:
         """Which facts are hidden: facts about a hidden entity, refs to one, and resolutions' notes
@@ -85,7 +99,12 @@ class Hiding:
         bits = self._bits[np.minimum(entity, last)]
         bits |= self._bits[np.where(target < 0, last, np.minimum(target, last))]
         hidden: Bool = (bits & _BIT_OF_NUMBER[scope]) != 0
-        for slot, about in self._notes.items():
-            at = slice(slot, slot + 1) if slots is None else np.flatnonzero(slots == slot)
-            hidden[at] |= (self._bits[about] & _BIT_OF_NUMBER[scope[at]]) != 0
+        if len(self._noted):
+            if slots is None:
+                noted = self._noted[self._noted < len(scope)]
+                about = self._about[: len(noted)]
+            else:
+                at, there = places(self._noted, slots)
+                noted, about = np.flatnonzero(there), self._about[at[there]]
+            hidden[noted] |= (self._bits[about] & _BIT_OF_NUMBER[scope[noted]]) != 0
         return hidden

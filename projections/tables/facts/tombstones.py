@@ -244,8 +244,13 @@ class TombstonesPart(SmallPart):
         self.hide([_as_read(each) for each in tombstones_in_force(db)])
 
     def fold(self, events: Sequence[Recorded]) -> None:
+        kinds = {type(event.payload) for event in events}
+        # Facts change what is hidden only by the names that they bring.
+        if kinds.isdisjoint((TombstoneSet, TombstoneRevoked)) and (
+            not self.hiding or (kinds == {FactAsserted} and not self._awaited_name_arrived())
+        ):
+            return
         in_force = {(each.tombstone_id, each.node_id): each for each in self.hiding.tombstones}
-        others: set[type] = set()
         for event in events:
             payload = event.payload
             if isinstance(payload, TombstoneSet):
@@ -253,13 +258,6 @@ class TombstonesPart(SmallPart):
             elif isinstance(payload, TombstoneRevoked):
                 for key in [key for key in in_force if _revokes(payload, *key)]:
                     del in_force[key]
-            else:
-                others.add(type(payload))
-        # Other events change what is hidden only by the names that they bring.
-        if others and (
-            not in_force or (others == {FactAsserted} and not self._awaited_name_arrived())
-        ):
-            return
         self.hide(in_force.values())
 
     def _awaited_name_arrived(self) -> bool:
