@@ -32,7 +32,7 @@ async def at_position(request: web.Request, service: Service) -> web.Request:
     if not await service.commits.wait(lambda: reader.position >= position, WAIT_SECONDS_MAX):
         raise coded(
             "position_not_reached",
-            f"this node has shown position {reader.position}, not yet {position}",
+            f"this node has not shown position {position} yet",
         )
     if POSITION_PARAMETER not in request.query:
         return request
