@@ -46,6 +46,14 @@ EMBEDDED_POLL_S = 0.01
 Result = TypeVar("Result")
 
 
+class Unsettled(ApiError):
+    """The node still writes events that it received by the instant of a question."""
+
+    def __init__(self) -> None:
+        message = "the node still writes what it had received by this instant"
+        super().__init__(503, {"code": "position_not_reached", "message": message})
+
+
 @dataclass(frozen=True)
 class ReadingContext:
     """The caller and its rights to read; also in a process that follows a node."""
@@ -97,7 +105,7 @@ class ReadingContext:
     def moment(self, view: View, at: MomentQuery | None = None, *, allowed: bool = True) -> Moment:
         """The moment of a request: now, or its ``as_of`` and ``valid_at``. ``allowed``: the setting
         that lets this route look back. Raises ApiError 400 ``as_of_*``; 501 or 403 if time travel
-        is off."""
+        is off; Unsettled."""
         now_us = self.node.clock.now_us()
         moment = Moment(view.position, now_us)
         if at is None:
@@ -109,6 +117,8 @@ class ReadingContext:
                 moment = resolve(at.as_of, self.node.log, view.position, now_us, floor_us)
             except MomentError as fault:
                 raise coded(fault.code, str(fault)) from fault
+            if not (at.as_of.startswith("position:") or self.node.shows(view, moment.instant_us)):
+                raise Unsettled
         if at.valid_at is not None:
             moment = Moment(moment.position, moment.instant_us, parse_instant(at.valid_at))
         return moment

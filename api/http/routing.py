@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_type_hi
 from msgspec import UNSET, Struct
 from pydantic import BaseModel
 
+from engramlog.api.commands.request_context import Unsettled
 from engramlog.api.http.call import SESSION_HEADER, Call, Warns, warned
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.eventlog.errors import StorageError
@@ -124,7 +125,7 @@ class Route(Struct, frozen=True, kw_only=True):
             try:
                 made = await self._handled(call, given)
                 break
-            except ErasedMeanwhile as fault:
+            except (ErasedMeanwhile, Unsettled) as fault:
                 if self.changes:  # it may have written, and must not write again
                     raise plain("fact_not_found") from fault
                 attempts -= 1
@@ -136,7 +137,8 @@ class Route(Struct, frozen=True, kw_only=True):
                     raise
                 message = f"it is written, but this node cannot read it back: {reason}"
                 raise coded("outcome_unknown", message) from fault
-            await asyncio.sleep(PAUSE_SECONDS)  # an erasure leaves the tables before the image
+            # An erasure leaves the tables before the image, and a group of writes ends.
+            await asyncio.sleep(PAUSE_SECONDS)
         if given and getattr(made, "warnings", None) is UNSET:
             return warned(cast("Warns", made), *given.values())
         return made

@@ -212,6 +212,10 @@ class Node(ReadingNode):
         deliver webhooks. A replica never does. Among nodes over one log, exactly one does."""
         return self.replica is None and (self.shared is None or self.shared.leads)
 
+    @property
+    def begun_us(self) -> int | None:
+        return self.writer.begun_us
+
     def follow(self, source: LogSource) -> None:
         """Copy the primary's log from here on. Raises NotAReplica."""
         if self.replica is None:

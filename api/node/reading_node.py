@@ -11,6 +11,7 @@ from engramlog.projections.embedding.choosing import space_of
 from engramlog.projections.embedding.current import CurrentEmbeddings
 from engramlog.projections.embedding.recipe import Space
 from engramlog.projections.image.reader import Reader
+from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.declared.policies import pinned_model
 from engramlog.replay.replication.state import ReplicaState
@@ -49,6 +50,19 @@ class ReadingNode:
     def moment(self) -> Moment:
         """Now: the published position and the wall clock."""
         return Moment(self.reader.image.position, self.clock.now_us())
+
+    def shows(self, view: View, instant_us: int) -> bool:
+        """Whether the view has all that the node received by a past instant."""
+        begun_us = self.begun_us  # first: a group that ends meanwhile shows in the position
+        return instant_us < self.log.received_at(view.position) or (
+            (begun_us is None or instant_us < begun_us)
+            and view.position == self.reader.image.position
+        )
+
+    @property
+    def begun_us(self) -> int | None:
+        """The clock when the group of writes under way began, if there is one."""
+        return None
 
     def pinned_space(self) -> Space | None:
         """The log's pinned embedding model, if any."""

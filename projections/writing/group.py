@@ -61,6 +61,16 @@ class SharedFailure(Exception):
     """Drafts of several submissions could not be recorded together; each must be tried alone."""
 
 
+def check(submission: Submission) -> None:
+    """Raises SubmissionFailed if the submission has a check that fails."""
+    if submission.check is None:
+        return
+    try:
+        submission.check()
+    except Exception as fault:
+        raise SubmissionFailed(submission, fault) from fault
+
+
 class _Step:
     """One command in progress: its submission, its decision and its events."""
 

@@ -25,7 +25,7 @@ from engramlog.projections.tables.store import ProjectionStore
 from engramlog.projections.writing.catching_up import CatchesUp
 from engramlog.projections.writing.commands import Command, Done, WriteAnswer
 from engramlog.projections.writing.decisions import ALONE
-from engramlog.projections.writing.group import Group, SubmissionFailed
+from engramlog.projections.writing.group import Group, SubmissionFailed, check
 from engramlog.projections.writing.submission import (
     Answered,
     ReplicaReadOnly,
@@ -45,7 +45,8 @@ RETRY_SECONDS = 1.0
 class Writer(CatchesUp):
     """Decides and writes all submissions. ``on_commit`` is called in the writer's thread after each
     publication. ``primary``: the URL of the node that takes the writes, if this one is its replica.
-    ``groups``, ``submissions``: counters since start."""
+    ``groups``, ``submissions``: counters since start. ``begun_us``: the clock when the group under
+    way began: its events, which no reader sees yet, are received since; None between groups."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Writer(CatchesUp):
     ) -> None:
         super().__init__(log, store, image, on_commit)
         self.primary: str | None = None
+        self.begun_us: int | None = None
         self.groups = 0
         self.submissions = 0
         self._clock = clock
@@ -298,6 +300,7 @@ class Writer(CatchesUp):
 
     def _write_together(self, group: list[Submission]) -> None:
         while group:
+            self.begun_us = self._clock.now_us()
             try:
                 self._write_group(group)
                 return
@@ -318,6 +321,8 @@ class Writer(CatchesUp):
                     for submission in group:
                         self._write_together([submission])
                 return
+            finally:
+                self.begun_us = None
 
     def _write_group(self, submissions: list[Submission]) -> None:
         """Decide, append, apply and commit; nothing is written if this raises."""
@@ -329,8 +334,7 @@ class Writer(CatchesUp):
             if self.image.position < head:  # other nodes write to this log too
                 self._catch_up()
             for submission in submissions:
-                if submission.check is not None:
-                    _check(submission)
+                check(submission)
             group = Group(
                 self.store, self.image, transaction, head, self._clock, self._identifiers, self.log,
                 self.log.held,
@@ -384,15 +388,6 @@ class Writer(CatchesUp):
             self.degraded = f"projections are behind the log: {fault}"
         except Exception as fault:
             self._break(fault)
-
-
-def _check(submission: Submission) -> None:
-    """Raises SubmissionFailed if the submission's check fails."""
-    assert submission.check is not None
-    try:
-        submission.check()
-    except Exception as fault:
-        raise SubmissionFailed(submission, fault) from fault
 
 
 _STOP = object()

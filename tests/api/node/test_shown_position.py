@@ -1,13 +1,16 @@
 """The position that a node names is one that its readers see."""
 
 import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from engramlog.eventlog.event import Recorded
 from engramlog.projections.image.image import MemoryImage
+from engramlog.projections.moment import format_instant
 from engramlog.replay.replication.follower import FollowerStatus
 from engramlog.replay.replication.state import ReplicaState
 from tests.worlds.live import LiveNode, fact
@@ -61,3 +64,34 @@ def test_a_replica_lags_until_its_readers_see_what_it_copied(
         shown = live.call("GET", "/readyz").json()
         assert shown["replica"]["lag"] == position - shown["position"] > 0
         live.node.replica = None
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/v1/facts"), ("GET", "/v1/time-travel/diff"), ("POST", "/v1/recall")],
+)
+def test_a_question_about_an_instant_waits_for_what_was_received_by_then(
+    serve: Callable[..., LiveNode], monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    """Else the same question has another answer a moment later."""
+    live, answers = serve(), list[Any]()
+    live.state(v="first", relation="memory:other")
+
+    def ask(instant: str) -> None:
+        asked = {"as_of": instant}
+        if path.endswith("diff"):
+            asked = {"from": "position:0", "to": instant}
+        if method == "POST":
+            answers.append(
+                live.call(method, path, json={"query": "late", "scope": "company", **asked})
+            )
+        else:
+            answers.append(live.call(method, path, params=asked))
+
+    with unpublished(live, monkeypatch):
+        asking = threading.Thread(target=ask, args=(format_instant(time.time_ns() // 1000),))
+        asking.start()
+        asking.join(0.3)
+    asking.join(60)
+    assert answers[0].status_code == 200
+    assert '"v":"late"' in answers[0].text
