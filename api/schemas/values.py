@@ -83,7 +83,7 @@ def _number(v: Any) -> str:
         number = math.inf
     if not math.isfinite(number):
         raise PydanticCustomError("finite_number", "must be a finite number")
-    return repr(number)
+    return repr(number + 0.0)  # -0.0 becomes 0.0: equal numbers do not contradict
 
 
 def _boolean(v: Any) -> str:

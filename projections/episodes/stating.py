@@ -90,7 +90,7 @@ def _value(stated: Any) -> Value:
     if isinstance(stated, bool):
         return Value("boolean", "true" if stated else "false")
     if isinstance(stated, int | float):
-        return Value("number", repr(float(stated)))
+        return Value("number", repr(float(stated) + 0.0))  # -0.0 becomes 0.0
     return Value("string", stated)
 
 

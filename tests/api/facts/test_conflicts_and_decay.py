@@ -48,6 +48,13 @@ def test_the_newer_side_comes_first_also_if_an_expired_fact_restates_the_older_v
     assert contradiction["fact_ids"] == [newer["id"], older["id"]]
 
 
+def test_equal_numbers_do_not_contradict(live: LiveNode) -> None:
+    for source, v in {"agent:a": 0, "agent:b": 0.0, "agent:c": -0.0}.items():
+        made = live.state(value={"type": "number", "v": v}, source=source)
+        assert made["contradicted"] is False
+        assert str(made["value"]["v"]) == "0.0"
+
+
 def test_a_conflict_is_resolved_once(live: LiveNode) -> None:
     older = live.state(v="A")
     live.state(v="B")
