@@ -188,6 +188,8 @@ def _refuse_backup(path: Path) -> None:
 
 
 def _refuse_copy(path: Path) -> None:
+    """Raises DirectoryCopied if the keys are not where they were made: two nodes would write as
+    one. DataDirectoryError: the record of that place is damaged."""
     folder = path / "identity"
     try:
         remembered = msgspec.json.decode((folder / PLACE_FILE).read_bytes(), type=IdentityPlace)

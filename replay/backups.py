@@ -91,6 +91,7 @@ def _fill(
     clock: Clock,
     progress: Progress,
 ) -> BackupManifest:
+    """Copy the sources and the identity to ``target``, and write the manifest last."""
     copied: list[str] = []
     for number, (name, source) in enumerate(sources):
         progress(name, number, len(sources))

@@ -236,6 +236,7 @@ class Cleaner:
         self._purge(self._log.head().position, gone, said)
 
     def _certify(self, erasure_id: str, steps: list[str]) -> None:
+        """Sign a receipt that names the cleaned files, and write it to the log."""
         row = self._reader.ask(find_erasure, erasure_id)
         assert row is not None
         events = self._events(erasure_id)

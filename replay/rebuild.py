@@ -245,6 +245,9 @@ def _take_over(
     *,
     settled: bool,
 ) -> None:
+    """Bring green tables up to the log and let the writer continue with them. If that fails, blue
+    stays in use and green is removed. ``settled``: whether the writer first writes what waits for
+    blue."""
     store = ProjectionStore(link, path, history=log)
 
     def swap() -> None:

@@ -84,6 +84,7 @@ def _proof(chain: Running) -> dict[str, Any]:
 def _continued(
     chain: Running, reader: Reader, view: View, authorization: Authorization, moment: Moment
 ) -> Running:
+    """The chain with the facts that the caller may read up to the moment."""
     first = int(np.searchsorted(view.from_position, chain.position, side="right"))
     slots: I32 = np.arange(first, view.count, dtype=np.int32)
     positions = view.from_position[known(view, authorization, moment, slots)].tolist()

@@ -157,6 +157,8 @@ def promotion_of(context: RequestContext, request: TriplesRequest) -> ApplyDelta
 def _promotion(
     triple: Triple, rule_id: str, place: MemoryPlace, source: str, at_us: int
 ) -> Proposal:
+    """The proposal that states a triple as a fact. Its ids follow from the triple, so that a
+    repetition changes nothing."""
     statement = f"{triple.subject}|{triple.predicate}|{triple.object}"
     triple_id = triple.triple_id or statement
     parts = (rule_id, place.partition, place.user, place.agent, triple_id)

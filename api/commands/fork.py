@@ -79,6 +79,8 @@ def fork(context: RequestContext, body: ForkBody) -> Fork:
 
 
 def _forked(context: RequestContext, body: ForkBody, position: int | None, instant_us: int) -> Fork:
+    """The question of the body answered by a scratch copy of the node at a moment, before and after
+    the supposed facts."""
     node = context.node
     node.reader.image.tail.settle()  # copies the current tables
     tables = node.directory.projections_path

@@ -140,6 +140,7 @@ def _inflated(data: bytes, limit: int) -> bytes:
 
 
 async def _received(request: web.Request, limit: int) -> bytes:
+    """The body as sent. Raises ApiError 413, 400 ``malformed_body``."""
     declared = request.content_length
     if declared is not None and declared > limit:
         raise _too_large(limit)

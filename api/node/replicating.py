@@ -103,6 +103,7 @@ def _caught_up(
 
 
 def _state(directory: HeldDirectory, log: SqliteLog, source: LogSource, url: str) -> ReplicaState:
+    """The directory's state as a replica, made at its first start. Raises ReplicaError."""
     data = directory.path
     state = load_state(data)
     if state is not None:

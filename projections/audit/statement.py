@@ -84,6 +84,7 @@ def _prepare_database(db: duckdb.DuckDBPyConnection, statement: SandboxTask) -> 
 
 
 def _table(db: duckdb.DuckDBPyConnection, sql: str, limits: StatementLimits) -> Table | Failure:
+    """The result of a statement as JSON values, within the limits."""
     found = db.execute(sql)
     described = found.description or []
     rows: list[list[Any]] = []

@@ -162,6 +162,7 @@ def _cids(postings: Postings, cut: FactsCut) -> Iterator[Laid]:
 
 
 def _terms(facts: FactColumns, cut: FactsCut) -> Iterator[Laid]:
+    """The sections of the lexicon's postings: those of the file below, and what was added since."""
     sealed = facts.by_term.terms
     table = TextTable() if sealed is None else sealed.table
     nothing = Lists(_NO_LISTS.starts, [_NO_LISTS.columns[0], np.zeros(0, dtype=np.uint8)])

@@ -138,6 +138,7 @@ def space_named(
 
 
 def _first_that_answers(settings: EmbeddingSettings, environment: Mapping[str, str]) -> Choice:
+    """The first provider of ``auto`` that works here; no embedding if none does."""
     for name in ("ollama", "minilm"):
         model = next(iter(MODELS[name]))
         try:

@@ -171,6 +171,8 @@ def key_of(rule: Rule, episode: Episode) -> KeyOfFact | None:
 
 
 def _classify(rule: Rule, episode: Episode, standing: CurrentFacts) -> MemoryDelta:
+    """The delta of an episode by its ``intent``; without one an update if its key has a current
+    fact, else an add. Raises UnusableEpisode."""
     intent = episode.metadata.get("intent")
     if intent is not None and intent not in get_args(DeltaKind):
         raise UnusableEpisode("metadata.intent must be add, update, delete or noop")
@@ -247,6 +249,8 @@ def _match_delta(
     salience: float | None,
     search: Search,
 ) -> MemoryDelta:
+    """The delta of the first matcher that an episode satisfies; a noop without one. Raises
+    Unsearchable, ProvenanceError."""
     found = first_match(matchers, episode, salience, search)
     if found is None:
         return NoopDelta(**_origin(rule, episode))

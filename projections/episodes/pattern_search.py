@@ -76,6 +76,8 @@ class BoundedSearch:
         self._leave()
 
     def _in_process(self, pattern: str, text: str) -> dict[str, str] | None:
+        """The groups of a match, found by another process, which a costly pattern cannot block;
+        None without a match. Raises Unsearchable, SearchesStopped."""
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None

@@ -74,6 +74,8 @@ def _entities(
     aliases: Iterable[tuple[str, str]],
     limit: int,
 ) -> list[NamedEntity]:
+    """The entities whose name or alias holds every piece, best first; ``counts``: readable facts by
+    entity number."""
     numbers = np.flatnonzero(counts).astype(np.int32)
     for each in held:
         numbers = numbers[each.entities(numbers)]

@@ -227,6 +227,7 @@ def _all_recalled(
     weights: dict[str, float],
     chance: Chance | None,
 ) -> tuple[Recalled, ...]:
+    """The selected facts with every number of the answer, in order."""
     slots = np.array([each.slot for each in selected], dtype=np.int32)
     score, hops, confidence, trust, contradicted = _numbers(surveyed, scored, selected)
     indices = [each.index for each in selected]
@@ -318,6 +319,8 @@ def _with_earlier_recalls(surveyed: Survey, results: tuple[Recalled, ...]) -> tu
 def _explain(
     scored: Scored, index: int | None, weights: dict[str, float], chance: Chance | None
 ) -> dict[str, Any]:
+    """The numbers behind one score, by stage and factor; ``index``: of the fact among the scored
+    ones, None for one that was added without a score."""
     if index is None:
         return {"stages": {}, "factors": {}}
     fused = scored.fused

@@ -176,6 +176,8 @@ class ProjectionStore:
                 self._run_guarded(projector, [event], partial(projector.refold, erased))
 
     def _apply(self, events: Sequence[Recorded]) -> None:
+        """Give every projector the events that it reads and has not applied, and move the
+        checkpoints of those that are not halted."""
         if not events:
             return
         self._note_unknown(events)
@@ -247,6 +249,8 @@ class ProjectionStore:
             self.db.execute("RELEASE projector")
 
     def _note_unknown(self, events: Sequence[Recorded]) -> None:
+        """Note peers' events that this release cannot read. Raises UnknownKind: one of this node's
+        own is of a later release."""
         shapes = {(event.header.kind, type(event.payload)) for event in events}
         if all(kind in KNOWN_KINDS and shape is not UnknownPayload for kind, shape in shapes):
             return

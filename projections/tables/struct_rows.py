@@ -62,6 +62,8 @@ def _insertion(
     *,
     or_ignore: bool,
 ) -> _Insertion:
+    """The statement that inserts a row, and for each column its source (its number, None for
+    ``values``) and field."""
     fields: dict[str, tuple[int | None, str]] = {}
     for column in query_column(db, "SELECT name FROM pragma_table_info(?)", (table,)):
         held = [n for n, each in enumerate(sources) if column in each.__struct_fields__]

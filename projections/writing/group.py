@@ -180,6 +180,8 @@ class Group:
             self._append([], None)
 
     def _decide(self, submission: Submission, before: Appended | None) -> list[_Step]:
+        """A step for each command of a submission; ``before``: what its idempotency key recorded.
+        Raises SubmissionFailed: a command of an atomic one is refused."""
         outcomes = None
         held: list[Refused | None] = [None] * len(submission.commands)
         if self._held != EVERY_SCOPE:

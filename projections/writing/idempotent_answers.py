@@ -135,6 +135,7 @@ def _as_kept(answered: RequestAnswered, events: Sequence[Recorded]) -> list[Done
 
 
 def _came_of(command: Command, event: Recorded) -> bool:
+    """Whether a command can have caused this event."""
     payload = event.payload
     if isinstance(command, AssertFact):
         stated = command.fact
@@ -162,6 +163,8 @@ def _follows(first: Recorded, event: Recorded) -> bool:
 
 
 def _outcome(command: Command, events: list[Recorded], db: apsw.Connection) -> Done | Refused:
+    """The outcome that a command had, from the events that it caused; ``NOT_KEPT`` if a write
+    caused none."""
     detail: dict[str, str | bool] = {"replayed": True}
     retracted: tuple[str, ...] = ()
     fact: str | None = None

@@ -110,6 +110,8 @@ async def _pull_scope(
     bounds: RecordBounds,
     now_us: Callable[[], int],
 ) -> RoundReport:
+    """Fetch and take pages of one scope until the peer has no more, or ``PAGES_MAX``. Raises
+    PeerFault."""
     reached = reader.ask(foreign_cursor, bounds.node_id, scope)
     asked = rewound(reached)
     pages = received = accepted = refused = 0

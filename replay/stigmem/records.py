@@ -102,6 +102,7 @@ def taken(record: object, bounds: RecordBounds) -> FactAsserted | RefusedFact:
 
 
 def _fact(record: dict[str, Any], name: str, bounds: RecordBounds) -> FactAsserted:
+    """The fact of a peer's record, which has this name there. Raises _Refusal."""
     hlc = hlc_of(record)
     if hlc is None or name.startswith("unnamed:"):
         raise _Refusal("malformed")
@@ -177,6 +178,7 @@ def _value(record: dict[str, Any], bytes_max: int) -> Value:
 
 
 def _value_text(kind: str, v: object) -> str:
+    """The stored text of a value of this type. Raises _Refusal."""
     if kind == "null":
         return "null"
     if kind == "boolean":

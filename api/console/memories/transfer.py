@@ -259,6 +259,8 @@ def _peek(
 def _sink(
     args: argparse.Namespace, first_time: int | None, stack: ExitStack
 ) -> tuple[Settings, Sink]:
+    """Where the lines go: a node by URL, the node that serves the directory, or the directory
+    itself."""
     url = url_of(args)
     settings = settings_of(args)
     if url is not None:

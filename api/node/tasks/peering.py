@@ -243,6 +243,7 @@ class _Replaying(threading.Thread):
                 pause = min(2 * pause, BACKOFF_SECONDS_MAX)
 
     def _round(self) -> bool:
+        """One round of pulling; whether this node then has everything that the peer offers."""
         self._waking.clear()
         row = self._peers.rows().get(self._node_id)
         if row is None or not row.active:

@@ -175,6 +175,7 @@ def status(call: Call, query: RunsQuery) -> ConsolidationStatus:
 
 
 def _status(call: Call, db: Any, rule: Rule, moment: Moment) -> RuleStatus:
+    """A rule's progress, with what waits for it and its last runs."""
     mark = reading_rules.watermark(db, rule.id, moment.position)
     waiting, _ = reading.pending(db, readers_of(rule), mark, until=moment.position)
     cadence = rule.timetable

@@ -280,6 +280,7 @@ def _event(
     chains: Chains,
     named: int | None = FACTS_NAMED_MAX,
 ) -> LogEvent:
+    """An event in the form of answers; ``named``: most facts to list, None for all."""
     event: Recorded = entry.event
     header = event.header
     cause = chains.known(header.causation_id)

@@ -120,6 +120,8 @@ class VectorBlocks:
         return int(np.count_nonzero(block.present)) >= written.vectors + GAIN
 
     def _write(self, vectors: Vectors, number: int, block: VectorBlock, starts: I64) -> None:
+        """Write the file of one block, unless vectors of it were forgotten meanwhile. Raises
+        OSError."""
         of_block = starts[number * BLOCK_SLOTS : (number + 1) * BLOCK_SLOTS]
         (event,) = self._log.read(int(of_block[-1]) - 1, 1)
         seal = BlockSeal(FORMAT, self._space, number, event.hash)

@@ -88,6 +88,8 @@ def is_speaker(survey: Survey, word: str) -> bool:
 
 
 def _is_speaker(survey: Survey, word: str) -> bool:
+    """Whether a word names someone who speaks: as a source, an entity that says much, or a
+    label."""
     view = survey.view
     if len(said_by(survey, word)):
         return True

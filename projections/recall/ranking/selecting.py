@@ -153,6 +153,8 @@ def add_parents(
 def _chooser(
     survey: Survey, plan: Plan, pool: _Pool, slots: I32, scores: F64, firsts: int
 ) -> Chooser:
+    """What chooses the facts: by score alone, or by score and difference from those already
+    chosen."""
     if not plan.diverse:
         return ByScore(len(pool))
     diversity = plan.profile.diversity

@@ -80,6 +80,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
 
 
 def _paths_or_edges(survey: Survey, parameters: Parameters, named: list[I32]) -> list[Path]:
+    """Paths between the named entities; without any, edges of the entities."""
     if parameters.first_only:
         return _edges(survey, parameters, named[:1])
     two_hops = parameters.two_hops if survey.depth > 1 else 0

@@ -192,6 +192,7 @@ def _wait_for_one(late: Mapping[str, Future[_Ran]], ran: dict[str, _Ran]) -> Non
 def _run(
     surveyed: Survey, choice: StageChoice, earlier: Mapping[str, Candidates], stopwatch: Stopwatch
 ) -> _Ran:
+    """Run one stage. A failing stage fails alone: the outcome has the reason."""
     started = stopwatch()
     hits: Candidates | None = None
     status: Status = "completed"

@@ -80,6 +80,7 @@ def _open_conflict(
 def resolve(
     event: Recorded, resolution: ConflictResolved, patterns: Sequence[str], db: apsw.Connection
 ) -> None:
+    """Write a resolution, and release the claims of the facts that it set aside."""
     db.execute(
         statements.RESOLVE,
         (

@@ -130,6 +130,7 @@ class TrustAt:
         return self._given[source]
 
     def _holds_key(self, source: str) -> bool:
+        """Whether a source held an API key at the position."""
         known = self._keyed.get(source)
         if known is None:
             row = query_one(self._db, _HOLDS_KEY, (source, self._position))

@@ -284,6 +284,8 @@ class DecayPart(SmallPart):
         confidence: F64,
         open_slots: Bool,
     ) -> None:
+        """Apply a sweep at ``at_us`` to the waiting facts (indexes into ``slots``) that fade: set
+        their ``confidence``, and clear them in ``open_slots``."""
         chosen = slots[waiting]
         lives, floors = regime.rates(view.relations)
         labels = view.relation[chosen].astype(np.int64) * len(SCOPES) + view.scope[chosen]

@@ -162,6 +162,7 @@ class ForeignFactsProjector(Projector):
             self._page(event, payload, db)
 
     def _page(self, event: Recorded, page: ForeignPageReceived, db: apsw.Connection) -> None:
+        """Count a received page, move the cursor of its scope, and keep its refusals."""
         db.execute(
             "INSERT INTO foreign_pages VALUES (?,?,?,?,?) ON CONFLICT (node_id) DO UPDATE SET"
             " received=received+excluded.received, accepted=accepted+excluded.accepted,"

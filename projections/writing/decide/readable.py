@@ -48,6 +48,8 @@ def readable(
 
 
 def _fresh(context: Context, rights: Authorization, facts: Sequence[str]) -> set[str]:
+    """The ids among ``facts`` that the caller may read, judged by rows: the memory image does not
+    have them yet."""
     if not facts:
         return set()
     condition, bindings = cleared_rows("facts.id", rights)

@@ -138,6 +138,9 @@ class _Batch:
         return [self._context.draft(payload, self._partition, self._cause)]
 
     def _apply(self, proposal: Proposal) -> AppliedDelta:
+        """End the facts that a delta replaces and draft the one that it states; the delta as the
+        log will hold it. Raises ConsolidationRuleError, ProvenanceError: its payload breaks a rule;
+        FactConflictError: the facts have changed; CommandRefused: the caller may not end one."""
         delta, place = proposal.delta, proposal.place
         payload = payload_of(delta)
         statement = None
@@ -278,6 +281,8 @@ class _Batch:
     def _state(
         self, proposal: Proposal, statement: StatedFact, kept: DeltaFact | None
     ) -> tuple[str, dict[str, str]]:
+        """The id of the fact that a delta states, drafted unless ``kept`` says it already, and its
+        provenance."""
         if kept is not None:
             return kept.fact_id, {}
         delta, place = proposal.delta, proposal.place
@@ -327,6 +332,7 @@ class _Batch:
         )
 
     def _reject(self, proposal: Proposal, reason: str, message: str) -> Draft:
+        """Answer that a delta is rejected, and draft the event that records it."""
         self._answer(proposal, "rejected", warnings=[f"{reason}: {message}"])
         delta, place = proposal.delta, proposal.place
         payload = DeltaRejected(

@@ -66,6 +66,8 @@ def _merged(
     slots: tuple[int, int],
     rows: list[FactRow],
 ) -> Decision:
+    """The merge of two memories, older first. The newer one is kept, unless the older is more
+    confident: then a new fact repeats the older, and both end."""
     both: I32 = np.array(slots, dtype=np.int32)
     older, newer = rows
     standing = view.attributes(both, moment)
