@@ -54,11 +54,10 @@ def entity_card(
 ) -> EntityCard:
     """The card of the request's entity. None if the request is not about one entity, is limited to
     one relation or source, or sees nothing of the entity."""
-    request = plan.request
-    key = None if _is_filtered(plan) else _key_of(survey)
+    key = None if _is_filtered(survey) else _key_of(survey)
     if key is None:
         return EntityCard(None, selected)
-    served = cards.serve(_asked(survey, key), force=request.force_refresh)
+    served = cards.serve(_asked(survey, key), force=survey.request.force_refresh)
     made = EntityCard(served, selected)
     wanted: list[int] = served.divergent.tolist()
     if served.card is not None and plan.gate.contradicted:
@@ -73,8 +72,8 @@ def _asked(survey: Survey, key: CardKey) -> AskedCard:
     return AskedCard(survey.view, key, survey.authorization, survey.moment)
 
 
-def _is_filtered(plan: Plan) -> bool:
-    return plan.request.relation is not None or plan.request.source is not None
+def _is_filtered(survey: Survey) -> bool:
+    return survey.request.relation is not None or survey.request.source is not None
 
 
 def _key_of(survey: Survey) -> CardKey | None:
@@ -143,7 +142,7 @@ def fast_path(
     and parents of other results stay. The card's parents are the parents of its facts (seed
     §20.6.3)."""
     chosen = plan.profile.cards
-    if not chosen.fast_path or plan.request.entity is not None or _is_filtered(plan):
+    if not chosen.fast_path or survey.request.entity is not None or _is_filtered(survey):
         return results
     estimate = ESTIMATORS[plan.profile.packing.estimator]
     left = plan.token_budget - sum(each.token_estimate for each in results)

@@ -94,11 +94,9 @@ def recall(
         if chosen.skipped is not None:
             return _answer_without_search(plan, moment, chosen)
         dropped = chosen.dropped
-        plan = msgspec.structs.replace(plan, request=chosen.request)
         surveyed = msgspec.structs.replace(surveyed, request=chosen.request)
     if profile.context is not None and profile.context.calls:
         surveyed = _with_own_names(surveyed, rows, profile.context.calls)
-        plan = msgspec.structs.replace(plan, request=surveyed.request)
     if profile.overview is not None:
         plan, surveyed = _about_topic(plan, surveyed, profile.overview)
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
@@ -144,7 +142,7 @@ def recall(
 
 
 def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
-    """The same question, with the speakers' own names in place of other names."""
+    """The question with the speakers' own names in place of other names."""
     names = read_as(surveyed, rows, calls_min)
     if not names:
         return surveyed
@@ -154,13 +152,14 @@ def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
 
 
 def _about_topic(plan: Plan, surveyed: Survey, overview: Overview) -> tuple[Plan, Survey]:
-    """The same question; one about a whole conversation asks for its topic, spread out."""
+    """A question about a whole conversation asks for its topic, spread out; others stay as they
+    are."""
     topic = topic_of(surveyed.request.query)
     if topic is None:
         return plan, surveyed
     request = msgspec.structs.replace(surveyed.request, query=topic)
     return (
-        msgspec.structs.replace(plan, request=request, spread=overview.spread),
+        msgspec.structs.replace(plan, spread=overview.spread),
         msgspec.structs.replace(surveyed, request=request, topic=topic),
     )
 

@@ -20,7 +20,6 @@ class Plan(Struct, frozen=True):
     """
 
     profile: Profile
-    request: RecallRequest
     weights: dict[str, float]
     gate: Gate
     depth: int
@@ -45,7 +44,6 @@ def make_plan(profile: Profile, request: RecallRequest) -> Plan:
     lambda_mmr = diversity.lambda_mmr if request.lambda_mmr is None else request.lambda_mmr
     return Plan(
         profile=profile,
-        request=request,
         weights={key: given.get(key, weight) for key, weight in profile.weights.items()},
         gate=Gate(
             effective_min,
