@@ -10,6 +10,7 @@ from engramlog.api.answers.sanitizer_modes import screen
 from engramlog.api.commands.recall.question import ask, hint_of
 from engramlog.api.commands.recall.receipts import receipt_of
 from engramlog.api.commands.recall.shapes import (
+    Attached,
     compact_answer,
     explaining,
     facts_answer,
@@ -52,27 +53,32 @@ def answered(
     screened = screen(reader, view, slots, settings.sanitizer_mode, cleaned=True)
     counted = body.track and body.as_of is None
     kept = settings.recall_receipts and context.node.replica is None
-    extra = {
-        "recall_id": name,
-        "receipt_id": name if kept else None,
-        "hint": hint_of(context, wanted, view, moment, run),
-        "screen": screened,
-        "warnings": warnings + unexplained(context, body),
-    }
+    attached = Attached(
+        recall_id=name,
+        receipt_id=name if kept else None,
+        hint=hint_of(context, wanted, view, moment, run),
+        warnings=warnings + unexplained(context, body),
+    )
     found = run.found
+    records = shown_records(context, found, screened)
     if shape in ("full", "legacy"):
         proof = None
         if verify:
             proof = context.service.chains.proof(reader, view, context.authorization, moment)
-        notices = notices_in_recall(view, run.authorization, moment, run.question)
-        extra |= {"chain_proof": proof, "tombstone_notices": notices}
-        response = response_of(context, body, found, channels=shape == "full", extra=extra)
+        response = response_of(
+            context,
+            body,
+            found,
+            records,
+            attached,
+            channels=shape == "full",
+            chain_proof=proof,
+            tombstone_notices=notices_in_recall(view, run.authorization, moment, run.question),
+        )
+    elif shape == "facts":
+        response = facts_answer(body, found, records, attached)
     else:
-        records = shown_records(context, found, screened)
-        if shape == "facts":
-            response = facts_answer(body, found, records, extra)
-        else:
-            found, response = compact_answer(body, found, records, extra)
+        found, response = compact_answer(body, found, records, attached)
     receipt = None
     if kept:
         receipt = receipt_of(context, body, replace(run, found=found), name, counted=counted)

@@ -5,9 +5,10 @@ from itertools import compress
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from engramlog.api.answers.compact_facts import packed_lines, statement
+from engramlog.api.answers.erasure_records import TombstoneNotice
 from engramlog.api.answers.fact_record import FactRecord, wire_moment
 from engramlog.api.answers.recall.recall_answer import (
     EmbeddingUsed,
@@ -148,16 +149,27 @@ def check_intent(question: RecallRequest, profile: Profile) -> None:
         raise unprocessable([entry("intent", ["body", "intent"], message, "ambient")])
 
 
+class Attached(Struct, frozen=True):
+    """What an answer has besides its facts. ``hint``: see ``hint_of``."""
+
+    recall_id: str
+    receipt_id: str | None
+    hint: dict[str, Any] | None
+    warnings: list[str]
+
+
 def response_of(
     context: ReadingContext,
     body: RecallBody,
     found: RecallAnswer,
+    records: list[FactRecord],
+    attached: Attached,
     *,
     channels: bool,
-    extra: dict[str, Any],
+    chain_proof: dict[str, Any] | None,
+    tombstone_notices: list[TombstoneNotice],
 ) -> RecallResponse:
     """The union of every published answer shape. ``channels``: include content and instructions."""
-    records = shown_records(context, found, extra["screen"])
     divergent: frozenset[int] = frozenset(
         found.card.divergent.tolist() if found.card is not None else ()
     )
@@ -166,12 +178,12 @@ def response_of(
     response = shaped(
         found,
         RecallResponse,
-        recall_id=extra["recall_id"],
+        recall_id=attached.recall_id,
         query_hash=hashlib.sha256(body.query.encode()).hexdigest(),
         facts=facts,
         token_budget=body.token_budget,
-        tombstone_notices=extra["tombstone_notices"],
-        chain_proof=extra["chain_proof"],
+        tombstone_notices=tombstone_notices,
+        chain_proof=chain_proof,
         results=flat_facts(encoded, found.results, _beside(found, records), divergent),
         query=body.query,
         request={name: getattr(body, name) for name in RecallBody.model_fields},
@@ -188,9 +200,9 @@ def response_of(
         search_skipped_reason=found.skipped,
         dropped_terms=list(found.dropped_terms),
         moment=wire_moment(found.moment),
-        receipt_id=extra["receipt_id"],
-        hint=extra["hint"],
-        warnings=extra["warnings"],
+        receipt_id=attached.receipt_id,
+        hint=attached.hint,
+        warnings=attached.warnings,
     )
     if channels:
         instruct = [record.value.interpret_as == "instruction" for record in records]
@@ -281,14 +293,14 @@ def roomy(body: RecallBody) -> RecallBody:
 
 
 def compact_answer(
-    body: RecallBody, found: RecallAnswer, records: list[FactRecord], extra: dict[str, Any]
+    body: RecallBody, found: RecallAnswer, records: list[FactRecord], attached: Attached
 ) -> tuple[RecallAnswer, RecalledLines]:
     """One text within the budget, and the answer reduced to its facts."""
-    hint = extra["hint"]
+    hint = attached.hint
     notes = [] if found.results else [NOTHING_ABOUT if body.entity else NOTHING]
     notes += [WEAK] if found.results and found.weak_evidence else []
     notes += [hint["message"]] if hint else []
-    notes += extra["warnings"]
+    notes += attached.warnings
     text = packed_lines(records, body.token_budget, notes)
     kept = tuple(found.results[index] for index in text.kept)
     found = msgspec.structs.replace(
@@ -297,21 +309,21 @@ def compact_answer(
         tokens_used=text.tokens,
         truncated=found.truncated or len(kept) < len(records),
     )
-    return found, RecalledLines(text.text, len(kept), **_around(body, found, extra))
+    return found, RecalledLines(text.text, len(kept), **_around(body, found, attached))
 
 
 def facts_answer(
-    body: RecallBody, found: RecallAnswer, records: list[FactRecord], extra: dict[str, Any]
+    body: RecallBody, found: RecallAnswer, records: list[FactRecord], attached: Attached
 ) -> ShortRecords:
     """Each fact once, with its score."""
     facts = [
         ScoredShortFact(*statement(record), score=each.score)
         for record, each in zip(records, found.results, strict=True)
     ]
-    return ShortRecords(facts, **_around(body, found, extra))
+    return ShortRecords(facts, **_around(body, found, attached))
 
 
-def _around(body: RecallBody, found: RecallAnswer, extra: dict[str, Any]) -> dict[str, Any]:
+def _around(body: RecallBody, found: RecallAnswer, attached: Attached) -> dict[str, Any]:
     return {
         "total_scored": found.total_scored,
         "token_budget": body.token_budget,
@@ -319,7 +331,7 @@ def _around(body: RecallBody, found: RecallAnswer, extra: dict[str, Any]) -> dic
         "truncated": found.truncated,
         "weak_evidence": found.weak_evidence,
         "moment": wire_moment(found.moment),
-        "receipt_id": extra["receipt_id"],
-        "hint": extra["hint"],
-        "warnings": extra["warnings"],
+        "receipt_id": attached.receipt_id,
+        "hint": attached.hint,
+        "warnings": attached.warnings,
     }
