@@ -278,7 +278,8 @@ class RecallWorkers:
         try:
             await asyncio.wait_for(worker.begin(self._settings), START_SECONDS_MAX)
         except (OSError, EOFError, TimeoutError) as fault:
-            _log.warning("a recall worker did not start: %r", fault)
+            if worker in self._workers:  # else it was replaced, as after an erasure
+                _log.warning("a recall worker did not start: %r", fault)
             self._replace(worker)
             return
         except asyncio.CancelledError:

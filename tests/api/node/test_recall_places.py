@@ -170,6 +170,32 @@ def test_this_process_answers_while_the_tables_cannot_follow(
 
 
 @pytest.mark.parametrize("chance", [0], indirect=True)
+def test_a_worker_that_is_replaced_while_it_starts_is_no_fault(
+    chance: Chance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(chance.random, "choice", lambda _faults: None)
+
+    async def begin(worker: FakeWorker, _settings: Any) -> None:
+        while not worker._ended:
+            await asyncio.sleep(0)
+        raise EOFError
+
+    async def run() -> None:
+        recalls = Recalls(chance)
+        with monkeypatch.context() as slow:
+            slow.setattr(FakeWorker, "begin", begin)
+            recalls.begin()
+            while len(recalls._workers) < COUNT:
+                await asyncio.sleep(0)
+            recalls.renew()
+        await asyncio.wait_for(recalls.running(), 5)
+        assert recalls.have_all_places()
+
+    asyncio.run(run())
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("chance", [0], indirect=True)
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_late_worker_delays_no_answer_and_serves_again_or_is_replaced(
     chance: Chance, comes: bool, monkeypatch: pytest.MonkeyPatch
