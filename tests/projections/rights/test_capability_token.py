@@ -1,12 +1,14 @@
 """Capabilities: their rights after narrowing, and forgeries that must fail."""
 
 import base64
+import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +61,26 @@ def test_a_token_has_its_grant_and_survives_its_text(identity: Identity) -> None
     assert verified.node_id == identity.node_id
     assert verified.expires_at_us == NOW_US + HOUR_US
     assert fault_of(verified, NOW_US) is None
+
+
+def test_a_token_is_laid_out_and_signed_as_the_documentation_says(identity: Identity) -> None:
+    word = encode_bearer(narrow(narrow(issued(identity)), expires_at_us=NOW_US + 10))
+    root, blocks, proof = msgspec.msgpack.decode(_bytes(word.removeprefix("stigcap1.")))
+    key = base64.b64decode(json.loads(root)["public_key"])
+    context, digest = b"", b""
+    for part in (root, *blocks):
+        said = json.loads(part)
+        signature = _bytes(said.pop("signature"))
+        plain = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, context + digest + plain)
+        key = _bytes(said["next_key"])
+        context, digest = b"engramlog/capability-block/1\n", sha256(digest + part.encode()).digest()
+    assert len(blocks) == 2
+    assert Ed25519PrivateKey.from_private_bytes(proof).public_key().public_bytes_raw() == key
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def test_narrowing_needs_no_node_and_only_takes_away(identity: Identity) -> None:
