@@ -166,9 +166,9 @@ def _outcome(node: Node) -> list[Any]:
     kept = ("user", "name", "subject", "sources", "delta_id", "version")
     with node.reader.pool.connection() as db:
         facts = [
-            tuple(row[name] for name in kept)
+            tuple(getattr(each, name) for name in kept)
             for n in range(USERS)
-            for row in reading_deltas.memory_facts_at(db, position, user=f"user-{n}")
+            for each in reading_deltas.memory_facts_at(db, position, user=f"user-{n}")
         ]
         deltas = query(
             db, "SELECT delta_id, kind, user, sources, replaces, name FROM deltas ORDER BY delta_id"

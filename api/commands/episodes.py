@@ -28,7 +28,7 @@ from engramlog.projections.episodes.delta import (
     UpdateDelta,
     stated_id,
 )
-from engramlog.projections.episodes.episode import FactPattern, MemoryFact
+from engramlog.projections.episodes.episode import FactOfDelta, FactPattern, MemoryFact
 from engramlog.projections.episodes.provenance_bundle import ProvenanceError
 from engramlog.projections.episodes.stating import as_text, matches, memory_fact
 from engramlog.projections.image.view import View
@@ -200,13 +200,13 @@ def memory_facts(
 ) -> list[tuple[int, MemoryFact]]:
     """The matching facts that the caller may read at the moment, with their positions: oldest
     first, in one ``scope`` if given, after position ``after``."""
-    rows = context.node.reader.ask(
+    given = context.node.reader.ask(
         reading_deltas.memory_facts_at, moment.position, user=pattern.user, agent=pattern.agent
     )
     by_slot = {
-        slot: row
-        for row in rows
-        if scope in (None, row["scope"]) and (slot := view.slot_of(row["fact_id"])) is not None
+        slot: each
+        for each in given
+        if scope in (None, each.scope) and (slot := view.slot_of(each.fact_id)) is not None
     }
     slots = live(view, authorization, moment, np.array(sorted(by_slot), dtype=np.int32))
     slots = slots[view.from_position[slots] > after]
@@ -217,10 +217,10 @@ def memory_facts(
         records = context.records(view, some, moment)
         for slot, record in zip(some.tolist(), records, strict=True):
             text = as_text(record.value.v) or ""
-            row, position = by_slot[slot], int(view.from_position[slot])
-            fact = memory_fact(row, record.relation, record.value.type, text, record.confidence)
+            each, position = by_slot[slot], int(view.from_position[slot])
+            fact = memory_fact(each, record.relation, record.value.type, text, record.confidence)
             if matches(pattern, fact.payload):
-                hidden = versions.hidden_before(row, position)
+                hidden = versions.hidden_before(each, position)
                 version = fact.version - hidden
                 found.append((position, msgspec.structs.replace(fact, version=version)))
                 if len(found) == limit:
@@ -235,13 +235,13 @@ class _Versions:
         self._context, self._view, self._authorization = context, view, authorization
         self._hidden: dict[tuple[str, ...], list[int]] = {}
 
-    def hidden_before(self, row: dict[str, Any], position: int) -> int:
-        """How many of the versions of a row's fact, which was stated at a position."""
-        if row["version"] == 1:
+    def hidden_before(self, fact: FactOfDelta, position: int) -> int:
+        """How many of the versions of a fact, which was stated at a position."""
+        if fact.version == 1:
             return 0
-        place = row["partition"], row["name"], row["user"], row["agent"]
+        place = fact.partition, fact.name, fact.user, fact.agent
         if place not in self._hidden:
-            stated = self._context.node.reader.ask(reading_deltas.namesakes, row)
+            stated = self._context.node.reader.ask(reading_deltas.namesakes, fact)
             kept = kept_from(self._view, self._authorization, list(stated))
-            self._hidden[place] = sorted(stated[fact] for fact in kept)
+            self._hidden[place] = sorted(stated[fact_id] for fact_id in kept)
         return bisect_right(self._hidden[place], position)

@@ -73,6 +73,29 @@ class MemoryFact(Struct, frozen=True, kw_only=True, gc=False):
     pinned_at: str
 
 
+class FactOfDelta(Struct, frozen=True, gc=False):
+    """What the log says of a fact that a delta wrote, beside the fact itself. ``sources``,
+    ``payload``, ``provenance`` and ``lineage`` are JSON as stored: few of many are decoded."""
+
+    fact_id: str
+    user: str
+    agent: str
+    name: str
+    subject: str | None
+    partition: str
+    delta_id: str
+    rule_id: str
+    run_id: str | None
+    promotion_us: int
+    sources: str
+    payload: str
+    provenance: str
+    lineage: str
+    scope: str
+    garden_id: str | None
+    version: int
+
+
 class FactPattern(Struct, frozen=True, kw_only=True):
     """Which facts: None matches everything, all else by equality. ``user`` is required."""
 

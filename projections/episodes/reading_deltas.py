@@ -1,6 +1,6 @@
 """Questions about deltas: applied, rejected and quarantined, and the facts from them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes.classifying import KeyOfFact
+from engramlog.projections.episodes.episode import FactOfDelta
 from engramlog.projections.episodes.reading import find_episodes, full_page, rights, rows_of
 from engramlog.projections.episodes.shown import Shown
 from engramlog.projections.memories.place import MemoryPlace
@@ -183,15 +184,14 @@ def rejections_at(
     return full_page(page, keep, limit)
 
 
-def namesakes(db: apsw.Connection, row: Mapping[str, Any]) -> dict[str, int]:
-    """The facts of the place and name of a row of ``memory_facts_at``, and their positions."""
+def namesakes(db: apsw.Connection, fact: FactOfDelta) -> dict[str, int]:
+    """The facts of a fact's place and name, itself included, and their positions."""
     sql = """
     SELECT v.fact_id, f.from_position FROM memory_facts v
     JOIN fact_rows f ON f.id=v.fact_id AND f.origin=v.origin
     WHERE v.partition=? AND v.name=? AND v.user=? AND v.agent=?
     """
-    place = (row["partition"], row["name"], row["user"], row["agent"])
-    return dict(query(db, sql, place))
+    return dict(query(db, sql, (fact.partition, fact.name, fact.user, fact.agent)))
 
 
 def memory_facts_at(
@@ -200,9 +200,9 @@ def memory_facts_at(
     *,
     user: str,
     agent: str | None = None,
-) -> list[dict[str, Any]]:
-    """The deltas' data on the facts live at a position, oldest first. The caller applies the rights
-    to the facts."""
+) -> list[FactOfDelta]:
+    """A user's facts from deltas that are live at a position, oldest first. The caller applies the
+    rights to the facts."""
     sql = """
     WITH counted AS (
         SELECT m.*, f.from_position AS stated, f.to_position, f.base_confidence,
@@ -219,4 +219,4 @@ def memory_facts_at(
     WHERE stated<=?1 AND to_position>?1 AND base_confidence>0
     ORDER BY stated
     """
-    return rows_of(db, sql, (position, user, agent))
+    return [FactOfDelta(*row) for row in query(db, sql, (position, user, agent))]

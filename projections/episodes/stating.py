@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from engramlog.eventlog.kinds import Value
-from engramlog.projections.episodes.episode import FactPattern, MemoryFact
+from engramlog.projections.episodes.episode import FactOfDelta, FactPattern, MemoryFact
 from engramlog.projections.episodes.provenance_bundle import check_slots
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import format_instant
@@ -104,20 +104,20 @@ def object_of(value_type: str, value_v: str) -> Any:
     return value_v
 
 
-def payload_of_fact(
-    row: Mapping[str, Any], *, name: str | None, subject: str | None, rest: Mapping[str, Any]
+def _payload_again(
+    given: FactOfDelta, relation: str, value_type: str, value_v: str
 ) -> dict[str, Any]:
-    """The payload of a fact's row (``relation``, ``value_type``, ``value_v``) again."""
-    payload: dict[str, Any] = {} if name is None else {"id": name}
-    if subject is not None:
-        payload["subject"] = subject
-    if row["relation"] != NO_PREDICATE:
-        payload["predicate"] = row["relation"]
-    if row["value_type"] == "text":
-        payload["content"] = row["value_v"]
+    """The payload of the delta that stated a fact."""
+    payload: dict[str, Any] = {"id": given.name}
+    if given.subject is not None:
+        payload["subject"] = given.subject
+    if relation != NO_PREDICATE:
+        payload["predicate"] = relation
+    if value_type == "text":
+        payload["content"] = value_v
     else:
-        payload["object"] = object_of(row["value_type"], row["value_v"])
-    return {**payload, **rest}
+        payload["object"] = object_of(value_type, value_v)
+    return {**payload, **_object(given.payload)}
 
 
 _list = msgspec.json.Decoder(list[Any]).decode
@@ -126,33 +126,29 @@ _texts = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def memory_fact(
-    row: Mapping[str, Any], relation: str, value_type: str, value_v: str, confidence: float
+    given: FactOfDelta, relation: str, value_type: str, value_v: str, confidence: float
 ) -> MemoryFact:
-    """A fact from its row of ``reading.memory_facts_at`` and its value, canonical or sanitized."""
-    said = {"relation": relation, "value_type": value_type, "value_v": value_v}
-    given: list[dict[str, Any]] = _list(row["lineage"])
-    pinned_at = format_instant(row["promotion_us"])
+    """A fact, with its value, canonical or sanitized."""
+    pinned_at = format_instant(given.promotion_us)
     own: dict[str, Any] = {
-        "rule_id": row["rule_id"],
-        "source_episode_ids": _list(row["sources"]),
+        "rule_id": given.rule_id,
+        "source_episode_ids": _list(given.sources),
         "promotion_ts": pinned_at,
-        "run_id": row["run_id"],
+        "run_id": given.run_id,
     }
     return MemoryFact(
-        id=row["name"],
-        fact_id=row["fact_id"],
-        user=row["user"],
-        agent=row["agent"],
-        scope=row["scope"],
-        garden_id=row["garden_id"],
-        payload=payload_of_fact(
-            said, name=row["name"], subject=row["subject"], rest=_object(row["payload"])
-        ),
-        lineage=given or [own],
+        id=given.name,
+        fact_id=given.fact_id,
+        user=given.user,
+        agent=given.agent,
+        scope=given.scope,
+        garden_id=given.garden_id,
+        payload=_payload_again(given, relation, value_type, value_v),
+        lineage=_list(given.lineage) or [own],
         confidence=confidence,
-        version=row["version"],
-        delta_id=row["delta_id"],
-        provenance=_texts(row["provenance"]),
+        version=given.version,
+        delta_id=given.delta_id,
+        provenance=_texts(given.provenance),
         pinned_at=pinned_at,
     )
 

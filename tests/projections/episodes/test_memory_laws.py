@@ -66,9 +66,9 @@ def outcome(node: Node) -> list[Any]:
     position = node.log.head().position
     with node.reader.pool.connection() as db:
         facts = [
-            (user, row["name"], row["subject"], row["version"], row["sources"], row["delta_id"])
+            (user, each.name, each.subject, each.version, each.sources, each.delta_id)
             for user in USERS
-            for row in reading_deltas.memory_facts_at(db, position, user=user)
+            for each in reading_deltas.memory_facts_at(db, position, user=user)
         ]
         rows = reading_deltas.deltas_at(db, RIGHTS, position, DeltaFilter(), limit=1_000)
         rejected = reading_deltas.rejections_at(db, RIGHTS, position, DeltaFilter(), limit=1_000)
