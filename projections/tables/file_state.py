@@ -38,7 +38,7 @@ def file_state(db: apsw.Connection) -> FileState:
 
 
 def known_versions() -> dict[str, int]:
-    """This release's projectors."""
+    """The versions of this release's projectors, by name."""
     return {projector.name: projector.version for projector in PROJECTORS}
 
 
