@@ -32,12 +32,20 @@ from engramlog.projections.rights.trust_formula import (
 )
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.projector import Projector, SmallPart
-from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
+from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 _decode_policy = msgspec.json.Decoder(TrustPolicy).decode
 
 _AT = "from_position<=?2 AND to_position>?2"
-_GIVEN = f"SELECT trust FROM source_trust WHERE source=?1 AND {_AT}"
+# A setting ends where the next one of its source begins: only the newest is looked at.
+_GIVEN = """
+SELECT trust FROM source_trust WHERE source=? AND from_position<=?
+ORDER BY from_position DESC LIMIT 1
+"""
+_END = f"""
+UPDATE source_trust SET to_position=?1 WHERE source=?2 AND to_position={LIVE}
+AND from_position=(SELECT max(from_position) FROM source_trust WHERE source=?2)
+"""
 _HOLDS_KEY = "SELECT 1 FROM key_sources WHERE source=? AND from_position<=?"
 _POLICY = """
 SELECT document FROM trust_policies WHERE from_position<=? ORDER BY from_position DESC LIMIT 1
@@ -80,7 +88,7 @@ class TrustProjector(Projector):
             insert_row(db, "trust_policies", event, document=change.policy)
         else:
             assert isinstance(change, SourceTrustSet)
-            end_rows(db, "source_trust", event, source=change.source)
+            db.execute(_END, (event.position, change.source))
             insert_row(db, "source_trust", event, set_at_us=event.header.recorded_at)
 
 
