@@ -11,13 +11,15 @@ from engramlog.eventlog.codec import (
     check_unknown,
     decode_header,
     decode_payload,
+    encode_payload,
 )
 from engramlog.eventlog.event import Foreign, Header, Stored, UnknownPayload, Verified
-from engramlog.eventlog.identifiers import id_text, is_foreign
+from engramlog.eventlog.identifiers import event_ids_of, id_text, is_foreign
 from engramlog.eventlog.kinds import (
     KINDS,
     REPLICATED,
     FactAsserted,
+    FactErased,
     ForeignFact,
     Payload,
     RefusedEvent,
@@ -37,6 +39,7 @@ from engramlog.replay.federation.page import (
     StreamPage,
 )
 
+ERASURE = "fact_erased"
 HEADER_BYTES_MAX = 16 * 1024
 ROTATIONS_MAX = 1_000
 SCHEMA_VERSION_MAX = 65_535
@@ -173,7 +176,7 @@ def _check_event(
     if event.salt is not None and len(event.salt) != SALT_BYTES:
         raise PageFault("malformed", f"{where}: its salt has {len(event.salt)} bytes")
     missing = event.payload is None and event.salt is None
-    if missing and header.event_id not in erased:
+    if missing and (header.event_id not in erased or header.kind == ERASURE):
         raise PageFault("withheld", f"{where}: the payload is missing and no erasure names it")
     stored = Stored(1, 0, 0, None, event.header, event.hash, event.salt, event.payload)
     fault = link_fault(before, stored, header, erasable=missing)
@@ -226,9 +229,22 @@ def _read(header: Header, data: bytes, where: str) -> Payload | UnknownPayload:
             check_unknown(header, data)
     except UNREADABLE as fault:
         raise PageFault("malformed", f"{where}: {fault}") from fault
+    if header.kind == ERASURE:
+        _check_erasure(payload, data, where)
     if isinstance(payload, Payload) and is_misplaced(header, payload):
         raise PageFault("scope", f"{where}: it belongs to another scope or garden")
     return payload
+
+
+def _check_erasure(payload: Payload | UnknownPayload, data: bytes, where: str) -> None:
+    """Raises PageFault unless an erasure is spelt as nodes write it. The log's own tables read the
+    names from its bytes, and must find the same ones."""
+    if not isinstance(payload, FactErased):
+        raise PageFault("kind", f"{where}: an erasure of a later release: upgrade this node")
+    ids = {id_text(event_id) for event_id in event_ids_of(payload.events)}
+    others = [text for text in payload.events if text not in ids]
+    if encode_payload(payload) != data or event_ids_of(others):
+        raise PageFault("malformed", f"{where}: the erasure is not spelt as nodes write it")
 
 
 def _content_fault(header: Header, payload: Payload, own_id: str) -> str | None:

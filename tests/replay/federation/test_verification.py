@@ -7,6 +7,7 @@ import zlib
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -160,18 +161,58 @@ def test_gaps_repetitions_and_foreign_heads_are_refused(pair: tuple[Member, Memb
     assert fault_of(b, a, replace(page, statement=own)) == "signature"
 
 
+def altered(
+    page: StreamPage, salt: bytes | None, payload: bytes | None, **header: Any
+) -> StreamPage:
+    """The page with another first event: these bytes, under a header that fits them."""
+    fits = payload_hash(salt or b"", payload or b"")
+    old = decode_header(page.events[0][0])
+    data = encode_header(msgspec.structs.replace(old, payload_hash=fits, **header))
+    events = [(data, header_hash(data), salt, payload), *page.events[1:]]
+    return msgspec.structs.replace(page, events=events)
+
+
 @pytest.mark.parametrize("salt", [b"", b"s" * 15, b"s" * 17])
 def test_a_salt_has_sixteen_bytes(pair: tuple[Member, Member], salt: bytes) -> None:
     """Of another length, the same commitment could be cut into salt and payload in several ways."""
     a, b = pair
     say(a, "x")
     page = page_of(a)
-    ((header, _, _, payload),) = page.events
-    assert payload is not None
-    made = msgspec.structs.replace(decode_header(header), payload_hash=payload_hash(salt, payload))
-    data = encode_header(made)
-    events = [(data, header_hash(data), salt, payload)]
-    assert fault_of(b, a, msgspec.structs.replace(page, events=events)) == "malformed"
+    assert fault_of(b, a, altered(page, salt, page.events[0][3])) == "malformed"
+
+
+ID = "018bcfe5-6800-7000-8000-0000000000ab"
+
+
+@pytest.mark.parametrize(
+    ("version", "events", "code"),
+    [
+        (1, f'"events":["{ID.upper()}"]', "malformed"),
+        (1, f'"events":["{ID.replace("-", "")}"]', "malformed"),
+        (1, f'"events":["{{{ID}}}"]', "malformed"),
+        (1, f'"events":[],"events":["{ID}"]', "malformed"),
+        (1, f'"events": ["{ID}"]', "malformed"),
+        (99, f'"events":["{ID}"]', "kind"),
+    ],
+)
+def test_an_erasure_is_spelt_as_nodes_write_it(
+    pair: tuple[Member, Member], version: int, events: str, code: str
+) -> None:
+    """Else the log's table of erased events and the check of it could read other names."""
+    a, b = pair
+    say(a, "x")
+    data = f'{{"kind":"fact_erased","erasure_id":"e",{events},"fact_ids":[]}}'.encode()
+    page = altered(page_of(a), b"s" * 16, data, kind="fact_erased", schema_version=version)
+    assert fault_of(b, a, page) == code
+
+
+def test_the_payload_of_an_erasure_is_never_erased(pair: tuple[Member, Member]) -> None:
+    """Not even if another erasure names it: ``verify`` would find the log damaged for ever."""
+    a, b = pair
+    say(a, "x")
+    page = altered(page_of(a), None, None, kind="fact_erased", schema_version=1)
+    named = msgspec.structs.replace(page, erased=[decode_header(page.events[0][0]).event_id])
+    assert fault_of(b, a, named) == "withheld"
 
 
 def draft(fact: FactAsserted, scope: str, number: int) -> Draft:
