@@ -1,18 +1,33 @@
-"""A memory or node that a program drops without closing it: a ResourceWarning, as for a file."""
+"""A memory or node that a program drops without closing it: a ResourceWarning, as for a file.
 
+One process loads the modules and forks for each program, which then ends as any program does.
+"""
+
+import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-BEGIN = """
-import gc, os, sys, warnings
+RUN_ALL = """
+import gc, json, os, sys
 from pathlib import Path
 from engramlog import Memory
 from engramlog.api.node.node import Node
+from engramlog.api.python.embedded import EmbeddedNode  # a directory's memory loads it
 from engramlog.eventlog.errors import EventLogError
-path = Path(sys.argv[1])
+for number, program in enumerate(json.load(sys.stdin)):
+    if os.fork() == 0:
+        folder = Path(sys.argv[1], str(number))
+        folder.mkdir()
+        for stream in (1, 2):
+            os.dup2(os.open(folder / str(stream), os.O_CREAT | os.O_WRONLY), stream)
+        path = folder / "data"
+        exec(program)
+        gc.collect()
+        sys.stdout.write("done")
+        break
+    assert os.wait()[1] == 0, program
 """
 DROPPED = {
     "memory = Memory(path); del memory": "unclosed memory",
@@ -46,22 +61,27 @@ for opened in (Memory, Node.open):
 ]
 
 
-def warned(program: str, data: Path) -> list[str]:
-    """What a program warns about unclosed things."""
-    program = f"{BEGIN}\n{program}\ngc.collect()\nsys.stdout.write('done')\n"
-    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program, str(data)]
-    done = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True)
-    assert done.stdout == "done"
-    assert "Traceback" not in done.stderr
-    return [line for line in done.stderr.splitlines() if ": ResourceWarning:" in line]
+@pytest.fixture(scope="module")
+def warned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What each program warns about unclosed things."""
+    folder = tmp_path_factory.mktemp("dropping")
+    programs = [*DROPPED, *QUIET]
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", RUN_ALL, str(folder)]
+    subprocess.run(command, check=True, timeout=300, input=json.dumps(programs), text=True)
+    found: dict[str, list[str]] = {}
+    for number, program in enumerate(programs):
+        out, errors = ((folder / str(number) / name).read_text() for name in ("1", "2"))
+        assert (out, "Traceback" in errors) == ("done", False), errors
+        found[program] = [line for line in errors.splitlines() if ": ResourceWarning:" in line]
+    return found
 
 
 @pytest.mark.parametrize("program", DROPPED)
-def test_an_unclosed_object_warns_once(program: str, tmp_path: Path) -> None:
-    (line,) = warned(program, tmp_path / "data")
+def test_an_unclosed_object_warns_once(program: str, warned: dict[str, list[str]]) -> None:
+    (line,) = warned[program]
     assert DROPPED[program] in line
 
 
 @pytest.mark.parametrize("program", QUIET)
-def test_a_closed_one_warns_of_nothing(program: str, tmp_path: Path) -> None:
-    assert warned(program, tmp_path / "data") == []
+def test_a_closed_one_warns_of_nothing(program: str, warned: dict[str, list[str]]) -> None:
+    assert warned[program] == []
