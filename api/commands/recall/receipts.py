@@ -245,7 +245,8 @@ def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall
     context.check_retained(moment_of(receipt))
     view = context.view()
     body = RecallBody.model_validate({**receipt.request, "query": receipt.query})
-    then = ask(context, body, view, moment_of(receipt), explain=False)
+    past = body.model_copy(update={"as_of": f"position:{receipt.position}"})
+    then = ask(context, past, view, moment_of(receipt), explain=False)
     now_moment = Moment(view.position, context.node.clock.now_us(), receipt.valid_us)
     now = ask(context, body, view, now_moment, explain=False)
     again, today = _placed(then.found), _placed(now.found)
@@ -316,7 +317,7 @@ def _reasons(
     ]
     if profile_digest(then.profile) != receipt.profile_digest:
         reasons.append(f"profile {receipt.profile!r} is another than it was")
-    return reasons or ["rights, vectors or erasures have changed since"]
+    return reasons or ["rights, vectors, the entity's card or erasures have changed since"]
 
 
 def _records(

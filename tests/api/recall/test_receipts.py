@@ -270,6 +270,23 @@ def test_a_replay_is_faithful_and_shows_changes(live: LiveNode) -> None:
     assert by_id[new["id"]]["rank_then"] is None
 
 
+def test_a_replay_has_the_entitys_card_of_then(live: LiveNode) -> None:
+    """A card brings both sides of a contradiction into the answer."""
+    for n in range(6):
+        live.state(entity=ATLAS, relation=f"memory:note{n}", v=f"billing owner {n}")
+    sides = {
+        live.state(entity=ATLAS, relation="memory:seat", v=v, source=source)["id"]
+        for v, source in (("Graz", "agent:a"), ("Linz", "agent:b"))
+    }
+    about: dict[str, Any] = {"entity": ATLAS, "token_budget": 200}
+    recall(live, force_refresh=True, **about)
+    asked = recall(live, **about)
+    assert sides < {each["fact"]["id"] for each in asked["facts"]}
+    live.state(entity=ATLAS, relation="memory:note9", v="billing owner 9")
+    recall(live, force_refresh=True, **about)
+    assert replay(live, asked["receipt_id"])["then"]["faithful"] is True
+
+
 def test_present_rights_decide_which_facts_of_a_receipt_are_visible(
     serve: Callable[..., LiveNode],
 ) -> None:
