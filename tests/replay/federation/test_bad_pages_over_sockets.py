@@ -248,7 +248,7 @@ def test_one_fact_id_for_two_facts_of_a_page_holds_the_stream(
 def test_kinds_and_versions_of_later_releases_are_kept_chained_and_reported(
     live: LiveNode, hostile: Make, kind: str, version: int
 ) -> None:
-    strange = b'{"kind":"of another time", "x": [1, 2,3 ]}'
+    strange = f'{{"x": [1, 2,3 ], "kind": "{kind}"}}'.encode()
     peer = hostile()
     peer.forger.state("before")
     peer.forger.add(strange, kind=kind, schema_version=version)
