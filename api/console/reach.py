@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from engramlog.api.client.client import Client
@@ -17,7 +17,6 @@ from engramlog.eventlog.directory import is_data_directory
 
 if TYPE_CHECKING:  # only commands that open a directory load it
     from engramlog.api.console.opening import Embedding
-    from engramlog.api.settings import Settings
 
 
 @contextmanager
@@ -57,25 +56,14 @@ def reach(
     with ExitStack() as ahead:
         with loading_modules():
             if embedding in ("asked", "begun"):
-                ahead.enter_context(_model_loading(settings, begins=new and embedding == "begun"))
+                from engramlog.projections.embedding.model_ahead import model_ahead
+
+                begins = new and embedding == "begun"
+                ahead.enter_context(
+                    model_ahead(settings.embedding, settings.data_dir, begins=begins)
+                )
             from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
 
         wait = HANDOVER_SECONDS_MAX if wait_seconds is None else wait_seconds
         with opened(settings, create=create, embedding=embedding, wait_seconds=wait) as client:
             yield client
-
-
-def _model_loading(settings: Settings, *, begins: bool) -> AbstractContextManager[None]:
-    """Loads the bundled model beside all that opening a directory loads, which takes as long.
-    ``begins``: the directory is new, and gets its model now."""
-    from engramlog.projections.embedding.providers.bundled.model_process import started_ahead
-    from engramlog.projections.embedding.providers.models import MODELS
-    from engramlog.projections.embedding.recipe import bundled_model
-
-    named = settings.embedding
-    if named.provider == "none":
-        return nullcontext()
-    model = bundled_model(settings.data_dir)
-    if begins and named.provider in ("auto", "minilm") and named.model is None:
-        model = next(iter(MODELS["minilm"]))
-    return nullcontext() if model is None else started_ahead(model)

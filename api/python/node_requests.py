@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -28,6 +29,7 @@ from engramlog.api.python.transport import (
     finished,
 )
 from engramlog.api.python.values import name_text, whole_number
+from engramlog.eventlog.directory import is_data_directory
 from engramlog.eventlog.errors import DirectoryLocked
 
 OWN_NAME = "user:me"
@@ -203,16 +205,30 @@ async def reach(place: str, key: str | None) -> Transport:
     node = await served(place)
     if node is not None:
         return node
-    from engramlog.api.python.embedded import EmbeddedNode
-
+    path = Path(place).expanduser()
     try:
-        return await EmbeddedNode.join(Path(place).expanduser(), OWN_NAME)
+        with _model_ahead(path):
+            from engramlog.api.python.embedded import EmbeddedNode
+
+            return await EmbeddedNode.join(path, OWN_NAME)
     except DirectoryLocked as fault:
         node = await served(place)  # a node may serve it by now
         if node is None:
             share = f"to share it, serve it: engramlog serve --data {place}"
             raise DirectoryLocked(f"{fault}; {share}") from fault
         return node
+
+
+def _model_ahead(path: Path) -> AbstractContextManager[None]:
+    """Loads the bundled model beside the modules that opening a directory needs, the first time.
+    Raises SettingsError."""
+    if "engramlog.api.python.embedded" in sys.modules:
+        return nullcontext()
+    from engramlog.api.settings_sources import load_settings
+    from engramlog.projections.embedding.model_ahead import model_ahead
+
+    settings, _ = load_settings({"data_dir": path})
+    return model_ahead(settings.embedding, path, begins=not is_data_directory(path))
 
 
 async def served(place: str) -> Transport | None:

@@ -63,7 +63,7 @@ class ModelProcess:
         self.model = model
         self.dimensions = dimensions
         self._lock = threading.Lock()
-        self._link: _Link | None = None
+        self._link: _Link | None = _ahead.pop(model, None)
         self._closed = False
 
     def embed(self, texts: Sequence[str], purpose: Purpose = "document") -> F32:
@@ -102,8 +102,6 @@ class ModelProcess:
         with self._lock:
             if self._closed:
                 raise ProviderUnavailable("the embedding process was stopped")
-            if self._link is None:
-                self._link = _ahead.pop(self.model, None)
             if self._link is None or not self._link.alive:
                 if self._link is not None:
                     self._link.close()
@@ -113,8 +111,8 @@ class ModelProcess:
 
 @contextmanager
 def started_ahead(model: str) -> Generator[None]:
-    """Start a model's process now, for the ``ModelProcess`` that the ``with`` block will make and
-    ask: it loads meanwhile. One that got no text ends with the block."""
+    """Start a model's process now, for the ``ModelProcess`` that the ``with`` block will make: it
+    loads meanwhile. One that is not needed ends with the block."""
     with suppress(ProviderUnavailable, ModelFileError):  # opening the model will tell
         check_installed()
         _ahead[model] = _Link(model)
