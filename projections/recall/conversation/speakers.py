@@ -139,6 +139,8 @@ def are_said(survey: Survey, named: I32, slots: I32) -> Bool:
     pairs = view.entity[own].astype(np.int64) * len(view.relations) + view.relation[own]
     _, of, sizes = np.unique(pairs, return_inverse=True, return_counts=True)
     many = sizes[of] >= SAID_MIN
+    if not many.any():
+        return np.zeros(len(slots), dtype=np.bool_)
     order = np.argsort(of[many], kind="stable")
     own, of = own[many][order], of[many][order]
     runs = Runs(of, view.voices(own))
