@@ -1,14 +1,18 @@
 """Counts by slot, as of any position."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engramlog.projections.arrays import I32, I64
 from engramlog.projections.ascending import distinct, places
 
-Counted = tuple[bytes, bytes, bytes]
-"""Positions (int64), slots (int32) and counts (int64) of all rows."""
+Number = TypeVar("Number", np.int32, np.int64)
+Counted = tuple[bytes, bytes, bytes, bytes]
+"""The events' positions and the ends of their rows; slots (int32) and counts of all rows. All but
+the slots are int64."""
 
 SUMMED_ROWS = 512
 """Sums over all slots are made every so many rows; the rows since are added for the slots asked."""
@@ -19,8 +23,9 @@ class SlotCounts:
     adds, any may read."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self._events = 0
         self._positions: I64 = np.zeros(16, dtype=np.int64)
+        self._ends: I64 = np.zeros(16, dtype=np.int64)
         self._slots: I32 = np.zeros(16, dtype=np.int32)
         self._counts: I64 = np.zeros(16, dtype=np.int64)
         self._summed: tuple[int, I64] = (0, np.zeros(0, dtype=np.int64))
@@ -29,38 +34,47 @@ class SlotCounts:
         """Uses are (slot, count)."""
         if not uses:
             return
-        start, end = self._count, self._count + len(uses)
-        if end > len(self._positions):  # readers keep the old arrays
-            capacity = max(end, 2 * start)
-            self._positions = np.resize(self._positions, capacity)
-            self._slots = np.resize(self._slots, capacity)
-            self._counts = np.resize(self._counts, capacity)
-        self._positions[start:end] = position
+        event, start = self._events, self._rows(self._events)
+        end = start + len(uses)
+        # readers keep the old columns
+        self._positions = _with_room(self._positions, event + 1)
+        self._ends = _with_room(self._ends, event + 1)
+        self._slots, self._counts = _with_room(self._slots, end), _with_room(self._counts, end)
         self._slots[start:end] = [slot for slot, _ in uses]
         self._counts[start:end] = [count for _, count in uses]
-        self._count = end  # last: readers look at rows below it
+        self._positions[event], self._ends[event] = position, end
+        self._events = event + 1  # last: readers look at events below it
+
+    def _rows(self, events: int) -> int:
+        """How many rows the first events have."""
+        return int(self._ends[events - 1]) if events else 0
 
     def state(self) -> Counted:
         """Everything, for ``restore``."""
-        count = self._count
-        columns = (self._positions, self._slots, self._counts)
-        positions, slots, counts = (column[:count].tobytes() for column in columns)
-        return positions, slots, counts
+        events = self._events
+        rows = self._rows(events)
+        return (
+            self._positions[:events].tobytes(),
+            self._ends[:events].tobytes(),
+            self._slots[:rows].tobytes(),
+            self._counts[:rows].tobytes(),
+        )
 
     def restore(self, kept: Counted) -> None:
         """The opposite of ``state``."""
-        positions, slots, counts = kept
+        positions, ends, slots, counts = kept
         self._positions = np.frombuffer(positions, dtype=np.int64)
+        self._ends = np.frombuffer(ends, dtype=np.int64)
         self._slots = np.frombuffer(slots, dtype=np.int32)
         self._counts = np.frombuffer(counts, dtype=np.int64)
-        self._count = len(self._positions)
+        self._events = len(self._positions)
 
     def at(self, slots: I32, position: int) -> I64:
         """Counts of slots at a position."""
-        count = self._count
-        known = int(self._positions[:count].searchsorted(position, side="right"))
+        events = self._events
+        known = self._rows(int(self._positions[:events].searchsorted(position, side="right")))
         summed = known - known % SUMMED_ROWS
-        totals = self._totals(summed, count)
+        totals = self._totals(summed, self._rows(events))
         counts: I64 = np.zeros(len(slots), dtype=np.int64)
         inside = slots < len(totals)
         counts[inside] = totals[slots[inside]]
@@ -88,3 +102,10 @@ class SlotCounts:
         if rows > count - SUMMED_ROWS:
             self._summed = (rows, grown)
         return grown
+
+
+def _with_room(column: NDArray[Number], size: int) -> NDArray[Number]:
+    """The column, or a longer copy, which has room for ``size`` items."""
+    if size <= len(column):
+        return column
+    return np.resize(column, max(size, len(column) * 3 // 2))

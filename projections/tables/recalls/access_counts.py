@@ -87,7 +87,8 @@ def _uses(event: Recorded) -> list[tuple[str, int, int, list[int]]]:
     ]
 
 
-TimesKept = dict[int, tuple[bytes, bytes]]
+TimesKept = tuple[bytes, bytes, dict[int, bytes]]
+"""Positions and instants (int64), and by slot their places (int32 without a sign)."""
 
 
 class AccessPart(SmallPart):
@@ -130,30 +131,40 @@ class AccessPart(SmallPart):
 
 
 class RecallTimes:
-    """The instants by slot, in the order of the log."""
+    """The instants by slot, in the order of the log. The facts of one recall share its instant."""
 
     def __init__(self) -> None:
-        self._by_slot: dict[int, tuple[array[int], array[int]]] = {}
+        self._positions = array("q")
+        self._instants = array("q")
+        self._by_slot: dict[int, array[int]] = {}
+        """Places in both arrays."""
+        self._latest: tuple[int, dict[int, int]] = (0, {})
+        """The last event's position, and the places of its instants."""
 
     def add(self, position: int, slot: int, instants: Sequence[int]) -> None:
         """Add one event's instants of a slot."""
-        known = self._by_slot.get(slot)
-        if known is None:
-            known = self._by_slot[slot] = (array("q"), array("q"))
-        positions, times = known
-        times.extend(instants)  # before the positions, which readers use to count them
-        positions.extend([position] * len(instants))
+        if self._latest[0] != position:
+            self._latest = (position, {})
+        known = self._latest[1]
+        for instant in instants:
+            if instant not in known:
+                known[instant] = len(self._positions)
+                self._instants.append(instant)
+                self._positions.append(position)
+        places = self._by_slot.setdefault(slot, array("I"))
+        places.extend([known[instant] for instant in instants])  # last: readers begin here
 
     def state(self) -> TimesKept:
-        """Everything, as int64 positions and instants, for ``restore``."""
-        kept = self._by_slot.items()
-        return {slot: (at.tobytes(), times.tobytes()) for slot, (at, times) in kept}
+        """Everything, for ``restore``."""
+        slots = {slot: places.tobytes() for slot, places in self._by_slot.items()}
+        return self._positions.tobytes(), self._instants.tobytes(), slots
 
     def restore(self, kept: TimesKept) -> None:
         """The opposite of ``state``."""
-        self._by_slot = {
-            slot: (array("q", at), array("q", times)) for slot, (at, times) in kept.items()
-        }
+        positions, instants, slots = kept
+        self._positions, self._instants = array("q", positions), array("q", instants)
+        self._by_slot = {slot: array("I", places) for slot, places in slots.items()}
+        self._latest = (0, {})
 
     def drop(self, slot: int) -> None:
         """Forget an erased fact."""
@@ -161,9 +172,8 @@ class RecallTimes:
 
     def at(self, slot: int, position: int) -> tuple[int, ...]:
         """The last instants known at a position, oldest first."""
-        known = self._by_slot.get(slot)
-        if known is None:
+        places = self._by_slot.get(slot)
+        if places is None:
             return ()
-        positions, times = known
-        count = bisect_right(positions, position)
-        return tuple(sorted(times[max(0, count - KEPT_MAX) : count]))
+        count = bisect_right(places, position, key=self._positions.__getitem__)
+        return tuple(sorted(self._instants[at] for at in places[max(0, count - KEPT_MAX) : count]))
