@@ -71,7 +71,8 @@ def run(handle: int) -> int:
     node = follower.node
     stages = ThreadPoolExecutor(STAGE_THREADS, thread_name_prefix="stage")
     service = _Following(node, settings, PastCards(node.reader.rows), FactChains(), stages)
-    link.send(WorkerReady())
+    with suppress(ConnectionError):  # the node has gone; nothing will be received
+        link.send(WorkerReady())
     # One thread takes questions and vectors of facts in order; this one receives the vectors that a
     # question waits for.
     with ThreadPoolExecutor(1) as taking:
