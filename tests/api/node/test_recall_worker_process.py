@@ -14,7 +14,7 @@ from tests.worlds.processes import environment
 
 def test_a_worker_whose_node_went_while_it_started_ends_quietly(tmp_path: Path) -> None:
     node = Node.open(tmp_path / "data")
-    settings = Settings(data_dir=tmp_path / "data").model_dump_json().encode()
+    settings = Settings(data_dir=tmp_path / "data", embed_enabled=False).model_dump_json().encode()
     own_end, worker_end = socket.socketpair()
     with closing(node), worker_end:
         with own_end:
