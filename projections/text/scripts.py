@@ -17,7 +17,7 @@ from engramlog.projections.text.decomposing import decomposed
 _OTHER = (
     "[ßẞı\u0300-\u1dff\u1f00-\u1fff\u20d0-\u20ff\u2c00-\u2c5f\u2c80-\u2dff\u2e80-\ua71f"
     "\ua800-\uffef\U00010000-\U0001efff\U00020000-\U000323af\U000e0100-\U000e01ef]+"
-    "(?:[\u200c\u200d]+[\u0600-\u0dff]+)*"
+    "(?:(?<=[\u0600-\u0dff])[\u200c\u200d]+[\u0600-\u0dff]+)*"
 )
 """What this module reads. Joiners inside Arabic and Indic words belong to them."""
 _OMITTED = re.compile(

@@ -11,18 +11,26 @@ import numpy as np
 from engramlog.projections.arrays import I32
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import entity_display
+from engramlog.projections.text.decomposing import decomposed
 from engramlog.projections.text.scripts import WORD, in_letters, is_unspaced
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 _WORD = re.compile(r"[^\W_]+")
+_ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff]+")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 
 
 def words_of(text: str) -> list[str]:
-    """The runs of letters and digits in a text, case folded; letter by letter in scripts without
-    spaces, and without endings in scripts that ``in_letters`` knows."""
+    """The runs of letters and digits in a text, case folded and without accents, as in full-text
+    search; letter by letter in scripts without spaces, and without endings in scripts that
+    ``in_letters`` knows."""
     if text.isascii():
         return _WORD.findall(text.lower())
-    return WORD.findall(in_letters(text).casefold())
+    return WORD.findall(_ACCENTED.sub(_without_accents, in_letters(text)).casefold())
+
+
+def _without_accents(letters: re.Match[str]) -> str:
+    return _ACCENTS.sub("", decomposed("NFD", letters[0]))
 
 
 def phrase_of(entity: str) -> str:

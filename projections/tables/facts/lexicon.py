@@ -39,7 +39,7 @@ class LexiconProjector(Projector):
     """Rows of the FTS5 table; rowid is the fact's position."""
 
     name = "lexicon"
-    version = 4
+    version = 5
     schema = """
     CREATE VIRTUAL TABLE lexicon USING fts5 (
         text, content='', contentless_delete=1, detail=column,

@@ -4,7 +4,7 @@ import unicodedata
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engramlog.projections.columns.names.entity_names import words_of
@@ -71,12 +71,20 @@ def test_the_terms_of_two_texts_are_those_of_each(one: str, other: str) -> None:
 
 
 @given(TEXTS)
+@example("Zu\u0308rich")
+@example("a\u0301\u200d\u0663")
 def test_compatibility_forms_change_no_term(text: str) -> None:
     text = text.replace("½", "").replace("①", "")  # these are Latin script's, and stay
     for form in ("NFC", "NFD", "NFKC", "NFKD"):
         other = unicodedata.normalize(form, text)
         assert terms(other) == terms(text)
         assert words_of(other) == words_of(text)
+
+
+def test_names_have_no_accents_as_terms_have_none() -> None:
+    assert words_of("José Núñez, Łódź, Straße, İstanbul, Đặng") == [
+        "jose", "nunez", "łodz", "strasse", "istanbul", "đang",
+    ]  # fmt: skip
 
 
 @given(TEXTS)
