@@ -25,7 +25,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "questions.entity": {
         "show": "show the facts of an entity",
-        "history": "list the events of an entity",
+        "history": "list the changes of an entity's facts",
     },
     "node.ui": {"ui": "open the console in a browser"},
     "memories.transfer": {

@@ -50,6 +50,14 @@ def test_a_life_of_one_memory(data: Path) -> None:
         assert said("ui", "--no-browser", "--data", data).strip().endswith("/ui")
 
 
+def test_a_history_has_changes_and_an_audit_recalls_too(data: Path) -> None:
+    said("assert", "user:dana", "memory:plays", "the violin", "--data", data)
+    assert "violin" in said("recall", "who plays the violin?", "--data", data)
+    assert "recall_answered" in said("audit", "entity", "user:dana", "--data", data)
+    (only,) = said("history", "user:dana", "--data", data).splitlines()[1:]
+    assert "fact_asserted" in only
+
+
 def test_two_values_of_one_source_warn_and_usage_is_refused(data: Path) -> None:
     said("assert", "user:bo", "memory:city", "Graz", "--source", "agent:a", "--data", data)
     done = engramlog("assert", "user:bo", "memory:city", "Linz", "--source", "agent:a",

@@ -39,7 +39,7 @@ EVENTS_PAGE = 1_000
 def register(commands: Subcommands) -> None:
     for name, summary, examples, run in (
         ("show", "show the facts of an entity", SHOW_EXAMPLES, run_show),
-        ("history", "list the events of an entity", HISTORY_EXAMPLES,
+        ("history", "list the changes of an entity's facts", HISTORY_EXAMPLES,
          run_history),
     ):  # fmt: skip
         parser = commands.add(name, summary, run, examples)
@@ -72,7 +72,7 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def run_history(args: argparse.Namespace) -> int:
-    """Print the events of an entity's facts, oldest first."""
+    """Print the events that changed an entity's facts, oldest first; ``receipts`` has recalls."""
     path = f"/v1/time-travel/entities/{path_segment(args.entity, safe='')}"
     with reach(args) as client:
         life = _whole_life(client, path, args.as_of)
@@ -94,11 +94,12 @@ def run_history(args: argparse.Namespace) -> int:
 
 def _whole_life(client: Client, path: str, as_of: str | None) -> dict[str, Any]:
     """The pages of a life as one answer."""
-    life: dict[str, Any] = client.get(path, {"as_of": as_of, "limit": EVENTS_PAGE})
+    query: dict[str, object] = {"only": "changes", "limit": EVENTS_PAGE}
+    life: dict[str, Any] = client.get(path, {**query, "as_of": as_of})
     stated = {fact["id"]: fact for fact in life["stated"]}
-    same = {"as_of": f"position:{life['moment']['position']}", "limit": EVENTS_PAGE}
+    query["as_of"] = f"position:{life['moment']['position']}"
     while life["truncated"]:
-        page = client.get(path, {**same, "after": life["events"][-1]["position"]})
+        page = client.get(path, {**query, "after": life["events"][-1]["position"]})
         life["events"] += page["events"]
         stated |= {fact["id"]: fact for fact in page["stated"]}
         life["truncated"] = page["truncated"]
