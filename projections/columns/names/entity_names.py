@@ -9,15 +9,14 @@ from functools import reduce
 import numpy as np
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.columns.substring_index import strip_diacritics
 from engramlog.projections.interner import Interner
 from engramlog.projections.normalization import entity_display
-from engramlog.projections.text.decomposing import decomposed
 from engramlog.projections.text.scripts import WORD, in_letters, is_unspaced
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 _WORD = re.compile(r"[^\W_]+")
 _ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff]+")
-_ACCENTS = re.compile("[\u0300-\u036f]+")
 
 
 def words_of(text: str) -> list[str]:
@@ -26,11 +25,8 @@ def words_of(text: str) -> list[str]:
     ``in_letters`` knows."""
     if text.isascii():
         return _WORD.findall(text.lower())
-    return WORD.findall(_ACCENTED.sub(_without_accents, in_letters(text)).casefold())
-
-
-def _without_accents(letters: re.Match[str]) -> str:
-    return _ACCENTS.sub("", decomposed("NFD", letters[0]))
+    plain = _ACCENTED.sub(lambda run: strip_diacritics(run[0]), in_letters(text))
+    return WORD.findall(plain.casefold())
 
 
 def phrase_of(entity: str) -> str:
