@@ -55,6 +55,11 @@ def holds_nul(value: Any) -> bool:
     return isinstance(value, list) and any(holds_nul(each) for each in value)  # pyright: ignore[reportUnknownVariableType]
 
 
+def number_text(number: float) -> str:
+    """A finite number as facts store it: equal numbers, 0.0 and -0.0 too, have one text."""
+    return repr(float(number) + 0.0)
+
+
 def normalize_ref(text: str) -> str:
     """The entity of a ``ref`` value, in stored form. A ref must be a URI (``scheme:…``): there are
     no refs without an edge. Raises ValueError: empty or not a URI."""

@@ -10,7 +10,12 @@ from pydantic_core import PydanticCustomError
 from engramlog.api.python.values import is_exact, user_uri, wire_value
 from engramlog.eventlog.kinds import Scope, Value
 from engramlog.projections.moment import instant_meant, parse_instant
-from engramlog.projections.normalization import URI_LENGTH_MAX, has_control_character, normalize_ref
+from engramlog.projections.normalization import (
+    URI_LENGTH_MAX,
+    has_control_character,
+    normalize_ref,
+    number_text,
+)
 
 
 class Model(BaseModel, defer_build=True):
@@ -83,7 +88,7 @@ def _number(v: Any) -> str:
         number = math.inf
     if not math.isfinite(number):
         raise PydanticCustomError("finite_number", "must be a finite number")
-    return repr(number + 0.0)  # -0.0 becomes 0.0: equal numbers do not contradict
+    return number_text(number)
 
 
 def _boolean(v: Any) -> str:

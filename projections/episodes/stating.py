@@ -19,7 +19,7 @@ from engramlog.projections.episodes.episode import FactOfDelta, FactPattern, Mem
 from engramlog.projections.episodes.provenance_bundle import check_slots
 from engramlog.projections.memories.place import MemoryPlace
 from engramlog.projections.moment import format_instant
-from engramlog.projections.normalization import normalize_uri
+from engramlog.projections.normalization import normalize_uri, number_text
 
 ENTITY_PREFIX = "memory://"
 NO_SUBJECT = "self"
@@ -90,7 +90,7 @@ def _value(stated: Any) -> Value:
     if isinstance(stated, bool):
         return Value("boolean", "true" if stated else "false")
     if isinstance(stated, int | float):
-        return Value("number", repr(float(stated) + 0.0))  # -0.0 becomes 0.0
+        return Value("number", number_text(stated))
     return Value("string", stated)
 
 
