@@ -10,6 +10,7 @@ from typing import Any, Self
 from msgspec import convert
 
 from engramlog.api.client.client import ClientError, path_segment
+from engramlog.api.client.lives import EVENTS_PAGE, add_page, next_page
 from engramlog.api.python.node_requests import NodeRequests, given_fields
 from engramlog.api.python.results import (
     CardOfEntity,
@@ -40,7 +41,6 @@ from engramlog.api.python.values import (
 
 PAGE_FACTS = 500
 PAGE_NEIGHBORS = 200
-EVENTS_PAGE = 1_000
 ERASING_SECONDS = 60.0
 _EVERY_FACT = ("include_retracted", "include_expired", "include_contradicted", "include_low_trust")
 
@@ -158,16 +158,10 @@ class AsyncMemoryView:
         return history_of(life, known.get)
 
     async def _life(self, path: str) -> dict[str, Any]:
-        """The pages of a life as one answer."""
         query = {"limit": EVENTS_PAGE, **_only(self._moment, "as_of")}
         life: dict[str, Any] = await self.requests.ask("GET", path, query=query)
-        query["as_of"] = f"position:{life['moment']['position']}"
-        while life.get("truncated"):  # an earlier release does not say it of a fact
-            query["after"] = life["events"][-1]["position"]
-            page = await self.requests.ask("GET", path, query=query)
-            life["events"] += page["events"]
-            life.setdefault("stated", []).extend(page.get("stated", ()))
-            life["truncated"] = page["truncated"]
+        while (following := next_page(life)) is not None:
+            add_page(life, await self.requests.ask("GET", path, query={**query, **following}))
         return life
 
     def as_of(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engramlog.api.client.client import Client, path_segment
+from engramlog.api.client.lives import EVENTS_PAGE, add_page, next_page
 from engramlog.api.console.arguments import (
     CommandError,
     add_moment_argument,
@@ -33,7 +34,6 @@ examples:
   engramlog history user:ann --data memory --json
 """
 FACTS_MAX = 500
-EVENTS_PAGE = 1_000
 
 
 def register(commands: Subcommands) -> None:
@@ -93,17 +93,11 @@ def run_history(args: argparse.Namespace) -> int:
 
 
 def _whole_life(client: Client, path: str, as_of: str | None) -> dict[str, Any]:
-    """The pages of a life as one answer."""
+    """All changes in a life."""
     query: dict[str, object] = {"only": "changes", "limit": EVENTS_PAGE}
     life: dict[str, Any] = client.get(path, {**query, "as_of": as_of})
-    stated = {fact["id"]: fact for fact in life["stated"]}
-    query["as_of"] = f"position:{life['moment']['position']}"
-    while life["truncated"]:
-        page = client.get(path, {**query, "after": life["events"][-1]["position"]})
-        life["events"] += page["events"]
-        stated |= {fact["id"]: fact for fact in page["stated"]}
-        life["truncated"] = page["truncated"]
-    life["stated"] = list(stated.values())
+    while (following := next_page(life)) is not None:
+        add_page(life, client.get(path, {**query, **following}))
     return life
 
 
