@@ -1,10 +1,11 @@
 """Vectors for imported facts, before the import ends."""
 
+import argparse
 import sys
 from time import sleep
 
-from engramlog.api.console.opening import HANDOVER_SECONDS_MAX, opened
 from engramlog.api.console.progress import POLL_SECONDS, progress_bar
+from engramlog.api.console.reach import reach
 from engramlog.api.settings import Settings
 from engramlog.projections.embedding.errors import EmbeddingError
 
@@ -13,30 +14,28 @@ WAITING_MAX = 2_000
 model."""
 
 
-def embed_imported(settings: Settings, facts: int, *, quiet: bool) -> None:
+def embed_imported(args: argparse.Namespace, settings: Settings, facts: int) -> None:
     """Give the facts of a directory into which this process has imported ``facts`` their vectors;
     the first time, this pins the model. What prevents it goes to stderr: the facts are stored all
     the same."""
     if settings.embedding.provider == "none" or not facts:
         return
     try:
-        left = _too_many(facts) if facts > WAITING_MAX else _embed(settings, quiet=quiet)
+        left = _too_many(facts) if facts > WAITING_MAX else _embed(args)
     except EmbeddingError as fault:
         left = f"cannot embed the facts: {fault}"
     except KeyboardInterrupt:
         left = "stopped; the facts are stored, and some have no vector yet"
         raise KeyboardInterrupt(f"{left}{_advice(settings)}") from None
-    if left is not None and not quiet:
+    if left is not None and not args.quiet:
         print(f"engramlog: {left}{_advice(settings)}", file=sys.stderr)
 
 
-def _embed(settings: Settings, *, quiet: bool) -> str | None:
+def _embed(args: argparse.Namespace) -> str | None:
     """Wait for the vectors, if they take seconds. Returns why some are missing."""
     with (
-        opened(
-            settings, create=False, embedding="begun", wait_seconds=HANDOVER_SECONDS_MAX
-        ) as client,
-        progress_bar("embed", "fact", quiet=quiet) as bar,
+        reach(args, embedding="begun") as client,
+        progress_bar("embed", "fact", quiet=args.quiet) as bar,
     ):
         while True:
             status = client.get("/v1/embeddings")
