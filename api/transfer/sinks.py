@@ -44,7 +44,7 @@ class NodeSink:
     def __init__(
         self, node: Node, value_bytes_max: int, *, clock: FixedClock | None = None
     ) -> None:
-        self._node = node
+        self.node = node
         self._clock = clock
         self._position = node.log.head().position
         self._destination = Destination(
@@ -78,18 +78,18 @@ class NodeSink:
         return results
 
     def find(self, cid: str, back: int = 1) -> str | None:
-        view = self._node.reader.pin()
-        slots = [slot for slot in self._node.reader.slots_of_cid(cid) if slot < view.count]
+        view = self.node.reader.pin()
+        slots = [slot for slot in self.node.reader.slots_of_cid(cid) if slot < view.count]
         if not slots:
             return None
         slot = slots[max(0, len(slots) - back)]
-        return self._node.reader.rows([int(view.from_position[slot])])[0].id
+        return self.node.reader.rows([int(view.from_position[slot])])[0].id
 
     def find_live(self, lines: Sequence[AssertLine]) -> list[list[str]]:
         return [self._live_of(line) for line in lines]
 
     def _live_of(self, line: AssertLine) -> list[str]:
-        reader = self._node.reader
+        reader = self.node.reader
         try:
             wanted = stated_fact(line, self._destination.value_bytes_max)
         except LineError:  # the write tells
@@ -100,7 +100,7 @@ class NodeSink:
         view = reader.pin()
         slots = np.array(found, dtype=np.int32)
         slots = slots[slots < view.count]
-        live = slots[~view.ended(slots, self._node.moment())]
+        live = slots[~view.ended(slots, self.node.moment())]
         return [
             row.id
             for row in reader.rows(view.from_position[live].tolist())
@@ -114,12 +114,12 @@ class NodeSink:
         partition = fact_partition(episode.scope, episode.garden_id)
         by = line.recorded_by
         actor = IMPORT_ACTOR if by is None else line_uri(by, "recorded_by")
-        found = self._node.reader.ask(same_episode, partition, episode, actor)
+        found = self.node.reader.ask(same_episode, partition, episode, actor)
         return None if found is None else NamedByKey(found[0], found[1], line.id or found[0])
 
     def _find_garden(self, name: str) -> Garden | None:
         """A garden of the present: lines make gardens."""
-        return self._node.reader.gardens.find(name)
+        return self.node.reader.gardens.find(name)
 
     def _submit(
         self, commands: Sequence[Command], received_at: Sequence[int] | None, atomic: bool
@@ -127,7 +127,7 @@ class NodeSink:
         if self._clock is not None and received_at is not None:
             self._clock.set(received_at[-1])
         try:
-            future = self._node.writer.submit(
+            future = self.node.writer.submit(
                 commands, actor=IMPORT_ACTOR, received_at=received_at, atomic=atomic
             )
             return future.result().outcomes
@@ -138,12 +138,12 @@ class NodeSink:
         if isinstance(line, ResolveLine):
             return self._resolution(line)
         if isinstance(line, TombstoneLine):
-            return tombstone_command(line, self._node)
+            return tombstone_command(line, self.node)
         return command_of(line, self._destination)
 
     def _resolution(self, line: ResolveLine) -> ResolveConflict:
         """The conflict between the values of two facts, in favour of the winner's."""
-        conflict_id, winner_id = open_conflict(self._node, line.winner, line.loser)
+        conflict_id, winner_id = open_conflict(self.node, line.winner, line.loser)
         source = IMPORT_ACTOR if line.source is None else line_uri(line.source, "source")
         new_fact = None
         if line.states is not None:

@@ -47,6 +47,23 @@ def test_facts_have_vectors_when_the_import_ends(
     assert (found["model"], found["vectors"], found["waiting"]) == ("words", 3, 0)
 
 
+def test_what_an_import_pins_has_the_time_of_the_file(tmp_path: Path, ollama: Server) -> None:
+    """So that an import of the file's later lines keeps their times too."""
+    data, env = tmp_path / "data", environment_for(ollama.url)
+    lines = [
+        json.dumps({**fact(number), "recorded_at": f"2020-01-0{number}T00:00:00Z"}) + "\n"
+        for number in (1, 2, 3)
+    ]
+    for known in (0, 2):
+        again = ("--clock-from-file", "--skip", str(known))
+        file = "".join(lines[: known + 2]).encode()
+        done = engramlog("import", "-", "--data", data, *again, stdin=file, env=env)
+        assert (done.returncode, done.stderr) == (0, "")
+    exported = engramlog("export", "--data", data).stdout.splitlines()
+    stated = [line for line in map(json.loads, exported) if line["op"] == "assert"]
+    assert [line["recorded_at"][:9] for line in stated] == 3 * ["2020-01-0"]
+
+
 def test_a_provider_that_is_away_leaves_the_facts_stored(tmp_path: Path) -> None:
     data = tmp_path / "data"
     env = environment_for("http://127.0.0.1:9")

@@ -129,10 +129,12 @@ def run_import(args: argparse.Namespace) -> int:
         report = import_lines(
             sink, options, parse, lines, first, raw=raw, quiet=args.quiet, receipts=args.receipts
         )
-    if not args.quiet:
-        print(summary_of(report), flush=True)
-    if isinstance(sink, NodeSink):
-        embed_imported(args, settings, report.counts.get("asserted", 0))
+        if not args.quiet:
+            print(summary_of(report), flush=True)
+        if isinstance(sink, NodeSink):
+            embed_imported(
+                sink.node, settings, report.counts.get("asserted", 0), quiet=args.quiet
+            )
     return 1 if report.failed else 0
 
 
