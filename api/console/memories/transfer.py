@@ -132,9 +132,7 @@ def run_import(args: argparse.Namespace) -> int:
         if not args.quiet:
             print(summary_of(report), flush=True)
         if isinstance(sink, NodeSink):
-            embed_imported(
-                sink.node, settings, report.counts.get("asserted", 0), quiet=args.quiet
-            )
+            embed_imported(sink.node, settings, report.counts.get("asserted", 0), quiet=args.quiet)
     return 1 if report.failed else 0
 
 
