@@ -7,17 +7,18 @@ EVENTS_PAGE = 1_000
 
 
 def next_page(life: dict[str, Any]) -> dict[str, Any] | None:
-    """The query for what follows the known part of a life, as of its moment; None at its end."""
+    """The query for what follows the known part of a life; None at its end. It names no moment: a
+    node may refuse every question about the past."""
     if not life.get("truncated"):  # an earlier release does not say it of a fact
         return None
-    moment = life["moment"]["position"]
-    return {"after": life["events"][-1]["position"], "as_of": f"position:{moment}"}
+    return {"after": life["events"][-1]["position"]}
 
 
 def add_page(life: dict[str, Any], page: dict[str, Any]) -> None:
-    """Add the next page to a life. A fact that both pages name is stated once."""
-    life["events"] += page["events"]
-    life["truncated"] = page["truncated"]
+    """Add the next page to a life, which is then as of the page's moment. A fact that both pages
+    name is stated once."""
+    events = life["events"] + page["events"]
+    stated = {fact["id"]: fact for fact in (*life.get("stated", ()), *page.get("stated", ()))}
+    life.update(page, events=events)
     if "stated" in life:
-        stated = {fact["id"]: fact for fact in (*life["stated"], *page["stated"])}
         life["stated"] = list(stated.values())

@@ -243,6 +243,18 @@ def test_a_long_history_comes_whole(
     assert len(memory.history(facts[1])) == 2
 
 
+def test_a_long_history_needs_no_questions_about_the_past(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_memory, "EVENTS_PAGE", 2)
+    monkeypatch.setenv("STIGMEM_EMBED_ENABLED", "false")
+    monkeypatch.setenv("STIGMEM_TIME_TRAVEL_ENABLED", "false")
+    with Memory(tmp_path / "memory") as memory:
+        for number in range(5):
+            memory.assert_fact("user:bo", "test:number", number)
+        assert [event.facts[0].value for event in memory.history("user:bo")] == [*range(5)]
+
+
 def test_entities_are_linked(memory: Memory, user: str) -> None:
     memory.assert_fact(f"user:{user}", "rel:works_at", Ref(f"company:{user}"))
     memory.assert_fact(f"company:{user}", "rel:lies_in", Ref(f"town:{user}"))
