@@ -2,6 +2,7 @@
 
 import re
 import threading
+import unicodedata
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -17,16 +18,25 @@ from engramlog.projections.text.stop_words import STOP_WORDS
 
 _WORD = re.compile(r"[^\W_]+")
 _ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff]+")
+_DECOMPOSED = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff][\u0300-\u036f]{1,4}")
 
 
 def words_of(text: str) -> list[str]:
     """The runs of letters and digits in a text, case folded and without accents, as in full-text
     search; letter by letter in scripts without spaces, and without endings in scripts that
-    ``in_letters`` knows."""
+    ``in_letters`` knows. Only what would become a stop-word keeps its accents: ``Mỹ`` is a name."""
     if text.isascii():
         return _WORD.findall(text.lower())
     plain = _ACCENTED.sub(lambda run: strip_diacritics(run[0]), in_letters(text))
-    return WORD.findall(plain.casefold())
+    words = WORD.findall(plain.casefold())
+    if STOP_WORDS.isdisjoint(words):
+        return words
+    composed = _DECOMPOSED.sub(lambda run: unicodedata.normalize("NFC", run[0]), text)
+    accented = WORD.findall(in_letters(composed))
+    return [
+        written.casefold() if word in STOP_WORDS else word
+        for word, written in zip(words, accented, strict=True)
+    ]
 
 
 def phrase_of(entity: str) -> str:

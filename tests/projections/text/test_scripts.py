@@ -2,6 +2,7 @@
 
 import unicodedata
 from itertools import product
+from typing import Literal
 
 import pytest
 from hypothesis import example, given
@@ -79,6 +80,14 @@ def test_compatibility_forms_change_no_term(text: str) -> None:
         other = unicodedata.normalize(form, text)
         assert terms(other) == terms(text)
         assert words_of(other) == words_of(text)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_name_does_not_become_a_stop_word(form: Literal["NFC", "NFD"]) -> None:
+    written = unicodedata.normalize(form, "What is Mỹ's to Thế, and where is Bảo?")
+    assert words_of(written) == [
+        "what", "is", "mỹ", "s", "to", "thế", "and", "where", "is", "bao",
+    ]  # fmt: skip
 
 
 def test_names_have_no_accents_as_terms_have_none() -> None:
