@@ -1,5 +1,6 @@
 """The demo in one process: loads, queries over HTTP, prints, and can be repeated with curl."""
 
+import json
 import os
 import re
 import shlex
@@ -63,7 +64,7 @@ def test_a_directory_in_use_stays_unchanged(tmp_path: Path) -> None:
     assert "is not empty" in done.stderr
 
 
-def test_it_serves_until_interrupted_and_its_curl_lines_work(tmp_path: Path) -> None:
+def test_it_serves_until_interrupted_and_its_curl_lines_and_commands_work(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [
             sys.executable,
@@ -91,6 +92,14 @@ def test_it_serves_until_interrupted_and_its_curl_lines_work(tmp_path: Path) -> 
             assert len(commands) == 4
             for command in commands:
                 subprocess.run([*shlex.split(command), "--fail"], check=True, timeout=10)
+            receipts = engramlog("receipts", "--data", tmp_path / "d", "--json")
+            asked = json.loads(receipts.stdout)["receipts"]
+            instants = {each["moment"]["instant"][:4] for each in asked}
+            assert instants == {"1990", asked[0]["answered_at"][:4]}
+            listed = engramlog("receipts", "--data", tmp_path / "d").stdout
+            assert "as of position" in listed
+            for each in asked:
+                assert f" {each['moment']['position']} " in listed
             os.kill(process.pid, signal.SIGINT)
             assert process.wait(20) == 0
     finally:

@@ -22,6 +22,7 @@ from engramlog.api.console.memories.transfer import import_lines, summary_of
 from engramlog.api.console.subcommands import Subcommands
 from engramlog.api.console.text_tables import day, fitted, short_name, value_text
 from engramlog.api.node.node import Node
+from engramlog.api.node.process.control_file import control_file
 from engramlog.api.node.process.serving import listen, serve_in_background
 from engramlog.api.settings import Settings
 from engramlog.api.transfer.import_files import read_lines
@@ -87,6 +88,7 @@ def run_demo(args: argparse.Namespace) -> int:
         show(client, control.url)
         if not args.once:
             node.embed(settings.embedding)
+            stack.enter_context(control_file(data, control))
             _serve_until_stopped(f"serving {control.url} (data {data}); Ctrl-C stops")
     return 0
 

@@ -7,12 +7,7 @@ from typing import Self
 from engramlog.api.client.client import Client, ClientError
 from engramlog.api.console.opening import embedded, node_or_client, open_node
 from engramlog.api.node.node import Node
-from engramlog.api.node.process.control_file import (
-    CONTROL_NAME,
-    Control,
-    running_node,
-    write_control,
-)
+from engramlog.api.node.process.control_file import Control, control_file, running_node
 from engramlog.api.settings import Settings
 from engramlog.eventlog.errors import DirectoryLocked
 
@@ -53,7 +48,5 @@ class ServedDirectory:
 
     def _serve(self, node: Node) -> Control:
         own = self._open.enter_context(embedded(node, self._settings, "begun"))
-        path = self._settings.data_dir / CONTROL_NAME
-        write_control(path, own)
-        self._open.callback(path.unlink, missing_ok=True)
+        self._open.enter_context(control_file(self._settings.data_dir, own))
         return own

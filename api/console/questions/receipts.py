@@ -25,6 +25,7 @@ LIST = Request(
         {
             "answered": "answered_at",
             "receipt": "receipt_id",
+            "as of position": lambda each: each["moment"]["position"],
             "asked by": lambda each: short_name(each["principal"]),
             "facts": lambda each: len(each["returned"]),
             "question": "query",

@@ -1,5 +1,7 @@
 """The file in a data directory that says how to reach the node which serves it, and that node."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -19,10 +21,17 @@ class Control(Struct, frozen=True):
     token: str
 
 
-def write_control(path: Path, control: Control) -> None:
-    """Write the control file atomically, readable by its owner only."""
+@contextmanager
+def control_file(data: Path, control: Control) -> Generator[None]:
+    """Within a ``with`` block, the data directory says how to reach its node. The file is written
+    atomically, readable by its owner only."""
+    path = data / CONTROL_NAME
     path.unlink(missing_ok=True)  # of a killed process; a full disk has no room beside it
     replace(path, msgspec.json.encode(control))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def read_control(data: Path) -> Control | None:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Literal
 
@@ -29,7 +29,7 @@ from engramlog.api.http.app import AppRunner, create_app
 from engramlog.api.http.auth import PRINCIPAL
 from engramlog.api.http.connections import BACKLOG, Connections, WatchedSite
 from engramlog.api.node.node import Node
-from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.process.control_file import Control, control_file
 from engramlog.api.routes.node.control import add_control_routes
 from engramlog.api.settings import Settings
 from engramlog.projections.recall.profile import UnknownProfile, load_profile
@@ -243,7 +243,7 @@ def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) ->
     bound = listen(settings.host, settings.port)
     settings = settings.model_copy(update={"port": bound.getsockname()[1]})
     token = secrets.token_urlsafe(32)
-    control_path = node.directory.path / CONTROL_NAME
+    opened = ExitStack()
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -252,17 +252,17 @@ def run(node: Node, settings: Settings, on_ready: Callable[[Settings], None]) ->
             loop.add_signal_handler(number, stop.set)
 
         def ready() -> None:
-            local = local_url(settings)
-            write_control(control_path, Control(os.getpid(), local, token))
+            control = Control(os.getpid(), local_url(settings), token)
+            opened.enter_context(control_file(node.directory.path, control))
             on_ready(settings)
 
         await serve(node, settings, bound, token=token, stop=stop, on_ready=ready)
 
     try:
-        asyncio.run(main())
+        with opened:
+            asyncio.run(main())
     finally:
         bound.close()
-        control_path.unlink(missing_ok=True)
         _log.info("stopped at position %d", node.log.head().position)
 
 

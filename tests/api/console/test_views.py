@@ -194,6 +194,7 @@ def test_a_receipt_is_replayed(live: LiveNode, visit: Visit) -> None:
     live.run(live.app_tracker().flush())
     live.state(v="tea keeper of the house", relation="memory:task", key=CONTROL_TOKEN)
     page = visit(live).open("recall")
+    expect(page.locator(".fact-foot")).to_contain_text("as of event")
     page.get_by_role("link", name="replay").click()
     expect(page.locator(".replay-new")).to_have_count(1)
     expect(page.locator(".replayed")).to_contain_text("chief of tea")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engramlog.api.node.node import CURSOR_KEY_BYTES, Node
-from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.process.control_file import CONTROL_NAME, Control, control_file
 from engramlog.eventlog.clock import SystemClock
 from engramlog.replay.backups import make_backup, restore_backup
 
@@ -36,10 +36,11 @@ def test_a_first_start_outlives_a_power_cut(tmp_path: Path, synced: list[Path]) 
 
 
 def test_the_control_file_is_synced_before_its_rename(tmp_path: Path, synced: list[Path]) -> None:
-    write_control(tmp_path / CONTROL_NAME, Control(1, "http://127.0.0.1:1", "token"))
-    assert synced[-1] == tmp_path
-    assert synced[-2].name.startswith("control.json")
-    assert (tmp_path / CONTROL_NAME).stat().st_mode & 0o777 == 0o600
+    with control_file(tmp_path, Control(1, "http://127.0.0.1:1", "token")):
+        assert synced[-1] == tmp_path
+        assert synced[-2].name.startswith("control.json")
+        assert (tmp_path / CONTROL_NAME).stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / CONTROL_NAME).exists()
 
 
 def test_a_restore_is_synced_before_its_rename(tmp_path: Path, synced: list[Path]) -> None:

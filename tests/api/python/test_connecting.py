@@ -12,7 +12,7 @@ import pytest
 from engramlog import ClientError, EventLogError, Memory
 from engramlog.api.console.main import main
 from engramlog.api.node.node import Node
-from engramlog.api.node.process.control_file import CONTROL_NAME, Control, write_control
+from engramlog.api.node.process.control_file import Control, control_file
 from engramlog.api.node.process.serving import serve_in_background
 from engramlog.api.python import transport
 from engramlog.api.settings import Settings
@@ -53,11 +53,14 @@ def test_a_served_directory_is_reached_through_its_node(tmp_path: Path) -> None:
     path = tmp_path / "memory"
     node = Node.open(path)
     try:
-        with serve_in_background(node, Settings(data_dir=path, port=0, recall_workers=0)) as where:
-            write_control(path / CONTROL_NAME, where)
-            with Memory(path) as memory:
-                kept = memory.remember("tea at four")
-                assert kept.source == "user:me"
+        settings = Settings(data_dir=path, port=0, recall_workers=0)
+        with (
+            serve_in_background(node, settings) as where,
+            control_file(path, where),
+            Memory(path) as memory,
+        ):
+            kept = memory.remember("tea at four")
+            assert kept.source == "user:me"
             assert node.reader.slot_of(kept.id) is not None
     finally:
         node.close()
@@ -83,8 +86,9 @@ def test_a_held_directory_is_refused_with_its_holder(tmp_path: Path) -> None:
     node = Node.open(path)
     try:
         # A killed node's control file has a dead address.
-        write_control(path / CONTROL_NAME, Control(1, "http://127.0.0.1:9", "token"))
-        with pytest.raises(EventLogError, match=r"with pid \d+") as refused:
+        dead = Control(1, "http://127.0.0.1:9", "token")
+        refusal = pytest.raises(EventLogError, match=r"with pid \d+")
+        with control_file(path, dead), refusal as refused:
             Memory(path)
         assert str(refused.value).endswith(f"serve it: engramlog serve --data {path}")
     finally:

@@ -4,7 +4,7 @@ import { usePages, useAnswer } from "../../net/answer";
 import { segment, type Ask } from "../../net/send";
 import { Empty, Fault } from "../../parts/frame";
 import { Name, NameText, Relation, Value, When } from "../../parts/names";
-import { plural, visible } from "../../parts/text";
+import { count, plural, visible } from "../../parts/text";
 import { Rows } from "../../parts/rows";
 import { addressOf, param } from "../../state/place";
 import { FACT_ROW } from "../search";
@@ -35,7 +35,7 @@ export const Receipts = (): JSX.Element => {
               <div class="fact-says"><a href={addressOf("recall", { q: each.query, profile: each.profile })} title={visible(each.query)}><bdi>{visible(each.query).slice(0, 160)}</bdi></a></div>
               <div class="fact-foot">
                 <a href={addressOf("recall", { receipt: each.receipt_id })}>replay</a>
-                <When at={each.answered_at} exact /><span>{plural(each.returned.length, "fact")}</span><span>{visible(each.profile)}</span>
+                <When at={each.answered_at} exact /><span>as of event {count(each.moment.position)}, <When at={each.moment.instant} /></span><span>{plural(each.returned.length, "fact")}</span><span>{visible(each.profile)}</span>
                 <span class="source">asked by <NameText uri={each.principal} /></span>
               </div>
             </div>

@@ -51,6 +51,8 @@ export interface Receipt {
   readonly query: string;
   readonly profile: string;
   readonly answered_at: string;
+  /** Of what was known then; before the answer if a past moment was asked about. */
+  readonly moment: Moment;
   readonly returned: readonly { fact_id: string; rank: number }[];
   readonly tokens_used: number | null;
 }
