@@ -57,6 +57,7 @@ class ReadingNode:
         return instant_us < self.log.received_at(view.position) or (
             (begun_us is None or instant_us < begun_us)
             and view.position == self.reader.image.position
+            and view.position >= self.log.position_at(instant_us)  # another node may have written
         )
 
     @property

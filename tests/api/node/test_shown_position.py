@@ -67,14 +67,25 @@ def test_a_replica_lags_until_its_readers_see_what_it_copied(
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", "/v1/facts"), ("GET", "/v1/time-travel/diff"), ("POST", "/v1/recall")],
+    ("method", "path", "writer"),
+    [
+        ("GET", "/v1/facts", "this node"),
+        ("GET", "/v1/facts", "another node over the log"),
+        ("GET", "/v1/time-travel/diff", "this node"),
+        ("POST", "/v1/recall", "this node"),
+    ],
 )
 def test_a_question_about_an_instant_waits_for_what_was_received_by_then(
-    serve: Callable[..., LiveNode], monkeypatch: pytest.MonkeyPatch, method: str, path: str
+    serve: Callable[..., LiveNode],
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    writer: str,
 ) -> None:
     """Else the same question has another answer a moment later."""
     live, answers = serve(), list[Any]()
+    if writer != "this node":
+        monkeypatch.setattr(type(live.node), "begun_us", None)
     live.state(v="first", relation="memory:other")
 
     def ask(instant: str) -> None:
