@@ -12,18 +12,29 @@ from tests.worlds.processes import ROOT, NodeProcess, engramlog, serving
 CONVERSATION = ROOT / "fixtures" / "conversation"
 
 
+def request(data: Path, method: str, path: str, body: object = None) -> Any:
+    """The answer of ``engramlog request``."""
+    given = () if body is None else ("--body", json.dumps(body))
+    done = engramlog("request", method, path, *given, "--data", data)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def told() -> list[dict[str, Any]]:
+    lines = (CONVERSATION / "episodes.jsonl").read_bytes().splitlines()
+    said: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    return [{name: each[name] for name in each if name != "op"} for each in said]
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The export of a node whose rule has read twelve of fourteen episodes."""
     folder = tmp_path_factory.mktemp("exported")
     data, file = folder / "data", folder / "export.jsonl"
     rule = CONVERSATION / "rule.json"
-    told = (CONVERSATION / "episodes.jsonl").read_bytes().splitlines(keepends=True)
-    ran = engramlog("consolidation", "rules", "--data", data, "--set", rule)
-    assert ran.returncode == 0, ran.stderr
-    for some in (told[:12], told[12:14]):
-        done = engramlog("episodes", "add", "--data", data, "--file", "-", stdin=b"".join(some))
-        assert done.returncode == 0, done.stderr
+    request(data, "PUT", "/v1/consolidation/rules/classifier", json.loads(rule.read_bytes()))
+    for some in (told()[:12], told()[12:14]):
+        request(data, "POST", "/v1/episodes/batch", {"episodes": some})
     assert engramlog("export", "--data", data, "--output", file).returncode == 0
     return file
 
@@ -33,9 +44,7 @@ def ops(file: Path) -> list[str]:
 
 
 def facts(data: Path) -> list[dict[str, Any]]:
-    done = engramlog("episodes", "facts", "--data", data, "--user", "Mara", "--json")
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+    found = request(data, "GET", "/v1/deltas/facts?user=Mara")["facts"]
     return [{name: fact[name] for name in ("id", "payload", "lineage", "delta_id", "version")}
             for fact in found]  # fmt: skip
 
@@ -58,10 +67,7 @@ def test_a_node_that_serves_takes_memories_and_its_cadence_waits(
         assert done.returncode == 0, done.stderr
         assert "14 recorded, 2 applied" in done.stdout
         assert status(node) == {"read": 12, "pending": 2, "runs": 2}
-        told = (CONVERSATION / "episodes.jsonl").read_bytes().splitlines(keepends=True)
-        more = b"".join(told[14:])
-        said = engramlog("episodes", "add", "--data", data, "--file", "-", stdin=more)
-        assert said.returncode == 0, said.stderr
+        request(data, "POST", "/v1/episodes/batch", {"episodes": told()[14:]})
     with serving(data) as node:  # it ran the due rules before it stopped
         assert status(node) == {"read": 18, "pending": 0, "runs": 3}
     assert facts(data)[0]["lineage"][0]["source_episode_ids"] == ["ep-04"]
@@ -147,19 +153,19 @@ def test_a_key_imports_by_url_within_its_rights(tmp_path: Path, exported: Path) 
         assert send("agent:root", alias) == ""
         derived = {"entity": "user:ann", "relation": "role", "value": {"type": "string", "v": "x"},
                    "source": "agent:writer", "key": "f", "derived_from": ["e"]}  # fmt: skip
-        told = {**episode, "key": "e", "id": "ep-x"}
+        said = {**episode, "key": "e", "id": "ep-x"}
         scored = {"op": "feedback", "cited": ["f"]}
         ranked = {"op": "attributes", "target": "f", "attributes": {"relevance": 10}}
-        assert send("agent:writer", told, derived, scored, ranked) == ""
+        assert send("agent:writer", said, derived, scored, ranked) == ""
         (fact,) = made.get("/v1/facts", {"entity": "user:ann"})["facts"]
         recorded = made.get("/v1/episodes/ep-x")
         assert fact["derived_from"][0]["hash"] == f"sha256:{recorded['hash']}"
         assert fact["attributes"]["relevance"] == 10
         assert recorded["recorded_by"] == "agent:writer"
         for op, why in (("deltas", "deltas cannot go"), ("run", "the progress of rules")):
-            told = [json.loads(line) for line in exported.read_bytes().splitlines()]
-            line = next(each for each in told if each["op"] == op)
-            refused = send("agent:root", *(each for each in told if each["op"] == "episode"), line)
+            every = [json.loads(line) for line in exported.read_bytes().splitlines()]
+            line = next(each for each in every if each["op"] == op)
+            refused = send("agent:root", *(each for each in every if each["op"] == "episode"), line)
             assert "line 15: op: needs --data" in refused
             assert why in refused
 
