@@ -1,8 +1,9 @@
 """Searches texts for the regular expressions of rules, in bounded time.
 
-A pattern with several open repeats (``.*a.*b``) can take minutes on a text that almost matches, and
-``re`` lets nothing else run meanwhile. A search of many steps therefore runs in a process of its
-own, which the system ends after ``SEARCH_SECONDS`` of processor time. The others run here.
+A pattern with several repeats (``.*a.*b``, ``(a+)+``) can take forever on a text that almost
+matches, and ``re`` lets nothing else run meanwhile. A search of many steps therefore runs in a
+process of its own, which the system ends after ``SEARCH_SECONDS`` of processor time. The others run
+here.
 """
 
 import json
@@ -13,15 +14,16 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import lru_cache
-from math import log
 from typing import TypeAlias
-
-from engramlog.projections.episodes.pattern_cost import OPEN_WAYS, ManyWays, check_cost
 
 SEARCH_SECONDS = 1.0
 """Of processor time; an ordinary search takes less than a thousandth."""
 STEPS_HERE_MAX = 10.0**8
 """Such a search takes less than a tenth of a second."""
+
+_REPEAT = re.compile(r"[*+{]")
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
+_CHOICE = re.compile(r"(?<!\()[?|]")
 
 Search: TypeAlias = Callable[[str, str], dict[str, str] | None]
 """The named groups of a pattern's first match in a text; None without a match."""
@@ -121,20 +123,17 @@ class BoundedSearch:
                     pipe.close()
 
 
-@lru_cache(maxsize=1_024)
-def _ways(pattern: str) -> float:
-    try:
-        return max(1, check_cost(pattern))
-    except ManyWays:  # the log may hold such rules of earlier releases
-        return float("inf")
-
-
 def steps(pattern: str, length: int) -> float:
-    """How many steps a search in a text of ``length`` characters may take, by the pattern's form:
-    it begins at each of them, and each open repeat may end at each."""
-    ways, most = _ways(pattern), max(length, OPEN_WAYS)
-    repeats = log(ways, OPEN_WAYS)
-    return float("inf") if repeats > 100 else float(most) ** (1 + repeats)
+    """At most how many steps a search in a text of ``length`` characters takes, by the pattern's
+    signs: it begins at each character, each repeat may end at each, each choice has two ways."""
+    if _REPEATED_GROUP.search(pattern) or _compile_pattern(pattern).flags & re.VERBOSE:
+        return float("inf")
+    repeats, choices = len(_REPEAT.findall(pattern)), len(_CHOICE.findall(pattern))
+    return (
+        float("inf")
+        if repeats + choices > 100
+        else max(length, 100.0) ** (1 + repeats) * 2.0**choices
+    )
 
 
 @lru_cache(maxsize=1_024)

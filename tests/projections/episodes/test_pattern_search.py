@@ -34,6 +34,8 @@ def search() -> Iterator[BoundedSearch]:
         ("(?:a?){60}x", "a" * 4_096),
         ("a?" * 30 + "a" * 30, "a" * 30),
         ("(x+)+y", LONG),
+        ("(?x) ( x + # one )\n ) + y", LONG),
+        ("(?=(x+)+y)x", LONG),
     ],
 )
 def test_a_search_of_too_many_steps_ends(
@@ -58,6 +60,7 @@ def test_a_match_of_the_process_is_the_same(search: BoundedSearch) -> None:
 def test_ordinary_searches_start_no_process(search: BoundedSearch) -> None:
     assert steps(r"I live in (?P<town>\w+)", 4_096) <= STEPS_HERE_MAX
     assert steps(r"(?:likes|loves) (?P<what>.+) and .*", 300) <= STEPS_HERE_MAX
+    assert steps(r"(?P<day>\d{4}-\d\d-\d\d)?", 4_096) <= STEPS_HERE_MAX
     assert steps("(a+)+", 1) > STEPS_HERE_MAX
 
 
