@@ -22,6 +22,7 @@ from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.signing import SignedHeads, sign_heads, signature_fault
+from engramlog.projections.tables.declared.subscriptions import LEDGER_NAME
 from engramlog.projections.tables.store import current_generation, new_generation, point_link
 from engramlog.replay.replication.state import PROMOTED_FILE, STATE_FILE
 from engramlog.replay.snapshot import copy_in_use
@@ -29,7 +30,7 @@ from engramlog.replay.verify import verify_file
 
 FORMAT = 1
 TABLES = "projections.db"
-VECTORS = ("vectors-*.db", "embeddings.db", "deliveries.db")
+VECTORS = ("vectors-*.db", "embeddings.db", LEDGER_NAME)
 Progress = Callable[[str, int, int], None]
 """Called with (file or step, done, all)."""
 

@@ -25,6 +25,7 @@ from engramlog.eventlog.log import ReadableLog, WholeLog
 from engramlog.projections.embedding.vectors.blocks import remove_blocks
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.tables.database import remove_database
+from engramlog.projections.tables.declared.subscriptions import LEDGER_NAME
 from engramlog.projections.tables.store import generations
 from engramlog.replay.opening import views_reach
 from engramlog.replay.snapshots import Snapshots
@@ -193,7 +194,8 @@ def settled_log(
         raise _cut_back(directory, url, head, reached)
     identity = directory.identity
     identity.start_epoch(identity.epoch + 1, "restored")
-    _remove_vectors(directory)  # vectors go by positions, which other events will reuse
+    _remove_vectors(directory)  # they go by positions, which other events will reuse
+    remove_database(directory.path / LEDGER_NAME)
     return open_log(directory, clock, url, durability, scopes)
 
 

@@ -148,6 +148,19 @@ class SubscriptionSet(Payload, frozen=True, tag="subscription_set"):
     reason: str = ""
 
 
+class WebhookProgress(Struct, frozen=True):
+    """A subscription got what is due to it up to ``position``."""
+
+    subscription_id: str
+    position: int
+
+
+class WebhooksDelivered(Payload, frozen=True, tag="webhooks_delivered"):
+    """How far webhooks were delivered, noted now and then, for a node that takes over."""
+
+    progress: list[WebhookProgress]
+
+
 DeclarationPayload: TypeAlias = (
     DecaySwept
     | PolicySet
@@ -158,4 +171,5 @@ DeclarationPayload: TypeAlias = (
     | TrustPolicySet
     | EmbeddingModelPinned
     | SubscriptionSet
+    | WebhooksDelivered
 )

@@ -150,5 +150,6 @@ _WORDS: dict[str, Callable[[Detail], str]] = {
     "summary_recorded": _join_fields("name"),
     "tombstone_revoked": _join_fields("tombstone_id", "reason"),
     "tombstone_set": _join_fields("entity", "reason"),
+    "webhooks_delivered": _count_lists(progress="subscriptions"),
     "trust_policy_set": lambda detail: f"mode {detail.get('policy', {}).get('mode', 'relaxed')}",
 }

@@ -26,6 +26,8 @@ from engramlog.eventlog.kinds import (
     FactFeedback,
     LegalHoldSet,
     NodeKeyRotated,
+    WebhookProgress,
+    WebhooksDelivered,
 )
 from engramlog.projections.archive.archive import Archive
 from engramlog.projections.embedding.settings import EmbeddingSettings
@@ -201,7 +203,8 @@ def administer(past: Past) -> None:
     batch = [{"op": "retract", "id": each} for each in (past.open[-2][0], "no-such-fact")]
     ask(past, "POST", "/v1/facts/batch", batch, headers={"Idempotency-Key": "half refused"})
     watched = {"target": SCOPE, "on_change": "wake", "delivery_address": "agent:me"}
-    ask(past, "POST", "/v1/subscriptions", watched, key=past.key)
+    subscribed = ask(past, "POST", "/v1/subscriptions", watched, key=past.key)
+    node.write(WebhooksDelivered([WebhookProgress(subscribed["id"], node.log.head().position)]))
     now_us = past.clock.now_us()
     dated = {"issued_at": format_instant(now_us), "expires_at": format_instant(now_us + DAY_US)}
     ask(past, "PUT", "/v1/federation/manifest", Org().manifest(**dated))

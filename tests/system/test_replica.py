@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from engramlog.api.client.client import Client, ClientError
+from tests.worlds.federation.processes import OPEN, befriend
+from tests.worlds.federation.texts import texts
 from tests.worlds.processes import NodeProcess, engramlog, fact, serving
 from tests.worlds.replicas import _STARTED, assert_equal, position, replica_key, replica_of, started
 from tests.worlds.waiting import until
@@ -106,6 +108,31 @@ def test_a_promoted_replica_writes_as_a_new_origin(tmp_path: Path) -> None:
         node.client().post("/v1/facts", fact(101))
     verified = engramlog("replay", "verify", "--data", tmp_path / "replica")
     assert verified.returncode == 0, verified.stderr
+
+
+def test_a_replica_promoted_while_it_serves_takes_the_primarys_place_among_its_peers(
+    tmp_path: Path,
+) -> None:
+    primary = started(tmp_path / "primary", env=OPEN).wait_ready()
+    peer = started(tmp_path / "peer", env=OPEN).wait_ready()
+    befriend(primary, peer)
+    befriend(peer, primary)
+    other = peer.client()
+    theirs = primary.client().post("/v1/facts", fact(0, value={"type": "string", "v": "first"}))
+    until(lambda: texts(other) == {"first"})
+    args = ("--replica-of", primary.url)
+    env = {"STIGMEM_REPLICA_KEY": replica_key(primary), **OPEN}
+    replica = started(tmp_path / "replica", *args, env=env).wait_ready()
+    until(lambda: position(replica.client()) == position(primary.client()))
+    primary.kill()
+    with admin(replica) as owner:
+        owner.post("/v1/replication/promote", {})
+    befriend(peer, replica, retract_foreign=True)
+    other.post("/v1/facts", fact(2, value={"type": "string", "v": "later"}))
+    ours = replica.client()
+    until(lambda: "later" in texts(ours))
+    ours.post(f"/v1/facts/{theirs['id']}/retract", {})
+    until(lambda: texts(other) == {"later"})
 
 
 def test_a_stopped_replica_is_served_only_as_one_and_promoted_offline(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from engramlog.api.node.tasks.task import TaskStatus
 from engramlog.api.settings import Settings
 from engramlog.eventlog.errors import EventLogError
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import FactErased, PeerDeclared, PeerStateSet
+from engramlog.eventlog.kinds import FactErased, PeerDeclared, PeerStateSet, ReplicaPromoted
 from engramlog.projections.http_exchange import AnswerLimits
 from engramlog.projections.tables.peers.peers import PeerRow, load_peer_streams
 from engramlog.projections.tables.peers.remote_retractions import erased_elsewhere
@@ -84,13 +84,8 @@ class PeerReplay:
         team = ("team",) if self._settings.federation_allow_team else ()
         return frozenset((*SHARED_SCOPES, *team))
 
-    @property
-    def wanted(self) -> bool:
-        """Whether this node replays peers; a replica leaves that to its primary."""
-        return self._settings.federation_enabled and self._node.replica is None
-
     async def start(self) -> None:
-        self._running = self.wanted
+        self._running = self._settings.federation_enabled
         self._node.reader.followers.append(self.committed)
         self.attend()
         if self._running and self._node.shared is not None:
@@ -101,8 +96,11 @@ class PeerReplay:
         await asyncio.to_thread(self._end)
 
     def status(self) -> TaskStatus:
+        enabled = self._settings.federation_enabled
+        if not enabled or self._node.replica is not None:  # it leaves peers to its primary
+            return TaskStatus(self.name, "off")
         if not self._running:
-            return TaskStatus(self.name, "stopped" if self.wanted else "off")
+            return TaskStatus(self.name, "stopped")
         with self._lock:
             states = [self.states[name] for name in self._threads]
         faults = [state.fault for state in states if state.fault is not None]
@@ -122,10 +120,10 @@ class PeerReplay:
             each.join()
 
     def committed(self, events: Sequence[Recorded]) -> None:
-        """Note new, changed and removed peers, and events that a stream may wait for. Runs in the
-        writer's thread, after the reader has the events."""
+        """Note new, changed and removed peers, this node's promotion, and events that a stream may
+        wait for. Runs in the writer's thread, after the reader has the events."""
         kinds = {type(event.payload) for event in events}
-        if not kinds.isdisjoint((PeerDeclared, PeerStateSet)):
+        if not kinds.isdisjoint((PeerDeclared, PeerStateSet, ReplicaPromoted)):
             changed = frozenset(
                 event.payload.peer_id
                 for event in events

@@ -1,9 +1,12 @@
 """Webhooks: one task per subscription delivers at least once and in order, backs off, and gives up
-in the end."""
+in the end. A file has each one's progress. The log gets a note of it every ``NOTE_SECONDS``, with
+which another node continues: a promoted replica, or the next to lead over a shared log.
+"""
 
 import asyncio
 import logging
 import random
+from time import monotonic
 from typing import Any
 
 import aiohttp
@@ -22,9 +25,11 @@ from engramlog.api.http.state.commit_watch import CommitWatch
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
 from engramlog.api.settings import Settings
+from engramlog.eventlog.kinds import WebhookProgress, WebhooksDelivered
 from engramlog.projections.audit.subscription_events import Notice
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.tables.declared.subscriptions import (
+    LEDGER_NAME,
     Delivered,
     DeliveryLedger,
     SubscriptionRow,
@@ -32,7 +37,6 @@ from engramlog.projections.tables.declared.subscriptions import (
 )
 from engramlog.projections.writing.commands import Unsubscribe
 
-LEDGER_NAME = "deliveries.db"
 ACTOR = "system:engramlog:subscriptions"
 LOOK_SECONDS = 0.5
 WAIT_SECONDS = 20.0
@@ -40,6 +44,8 @@ ATTEMPT_SECONDS = 10.0
 BACKOFF_SECONDS_MAX = 300.0
 CIRCUIT_FAILURES = 10
 CIRCUIT_SECONDS = 300.0
+NOTE_SECONDS = 60.0
+NOTE_POSITIONS = 10_000
 RETRY_SECONDS = 30.0
 """Delay after a fault of this node."""
 GONE = 410
@@ -55,6 +61,8 @@ class WebhookDelivery(LoopTask):
         self._commits = commits
         self._session: aiohttp.ClientSession | None = None
         self._opened: DeliveryLedger | None = None
+        self._unnoted: dict[str, int] = {}
+        """The position of the last delivery since the last note in the log, by subscription."""
 
     @property
     def ledger(self) -> DeliveryLedger:
@@ -63,22 +71,17 @@ class WebhookDelivery(LoopTask):
         return self._opened
 
     def progress(self) -> list[Delivered]:
-        """How far each webhook subscription was delivered."""
+        """How far each webhook subscription was delivered; none on a node that delivers none."""
+        if not self._node.leads:
+            return []
         known = self.ledger.every()
         rows = self._node.reader.ask(pushed_subscriptions)
-        return [known.get(row.id) or Delivered(row.position) for row in rows]
+        return [_furthest(row, known.get(row.id)) for row in rows]
 
     def delivered(self, row: SubscriptionRow) -> Delivered:
-        return self.ledger.get(row.id) or Delivered(row.position)
-
-    @property
-    def wanted(self) -> bool:
-        """A replica leaves deliveries to its primary."""
-        return self._node.replica is None
+        return _furthest(row, self.ledger.get(row.id))
 
     async def start(self) -> None:
-        if not self.wanted:
-            return
         private = self._settings.webhooks_allow_private
         connector = aiohttp.TCPConnector(resolver=PublicResolver(private=private))
         timeout = aiohttp.ClientTimeout(total=ATTEMPT_SECONDS)
@@ -86,8 +89,10 @@ class WebhookDelivery(LoopTask):
         await super().start()
 
     async def stop(self) -> None:
-        """Stop. Deliveries posted but not noted repeat after the next start."""
+        """Stop. Deliveries posted but not in the file repeat after the next start."""
         await super().stop()
+        if self._node.leads:
+            await self._note()
         if self._session is not None:
             await self._session.close()
         if self._opened is not None:
@@ -96,6 +101,8 @@ class WebhookDelivery(LoopTask):
 
     def status(self) -> TaskStatus:
         own = super().status()
+        if self._node.replica is not None:  # it leaves deliveries to its primary
+            return TaskStatus(self.name, "off")
         return (
             TaskStatus(self.name, "idle") if own.state == "running" and not self.children else own
         )
@@ -103,13 +110,18 @@ class WebhookDelivery(LoopTask):
     async def run(self) -> None:
         rows: list[SubscriptionRow] = []
         seen: int | None = None
+        noted = monotonic()
         while True:
             if not self._node.leads:
                 for task in self.children.values():
                     task.cancel()
                 self.children.clear()
+                self._unnoted.clear()
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
+            if monotonic() >= noted + NOTE_SECONDS:
+                await self._note()
+                noted = monotonic()
             position = self._node.reader.image.position
             if position != seen:
                 rows = await asyncio.to_thread(self._node.reader.ask, pushed_subscriptions)
@@ -123,6 +135,24 @@ class WebhookDelivery(LoopTask):
                 if task is None or task.done():
                     self.children[name] = asyncio.create_task(self._serve(row), name=f"to {name}")
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _note(self) -> None:
+        """Note in the log how far subscriptions have come: those with new deliveries, and those
+        that have read much since."""
+        try:
+            known = self.ledger.every()
+            taken, progress = dict(self._unnoted), list[WebhookProgress]()
+            for row in await asyncio.to_thread(self._node.reader.ask, pushed_subscriptions):
+                position = _furthest(row, known.get(row.id)).position
+                if row.id in taken or position >= row.delivered_to + NOTE_POSITIONS:
+                    progress.append(WebhookProgress(row.id, position))
+            if progress:
+                note = WebhooksDelivered(progress=progress)
+                await asyncio.wrap_future(self._node.writer.submit([note], actor=ACTOR))
+        except Exception as fault:
+            _log.warning("could not note deliveries in the log, will retry: %s", fault)
+            return
+        self._unnoted = {name: at for name, at in self._unnoted.items() if at != taken.get(name)}
 
     async def _serve(self, row: SubscriptionRow) -> None:
         """Deliver to one subscriber for ever. After a fault of this node, such as a full disk, it
@@ -181,6 +211,7 @@ class WebhookDelivery(LoopTask):
             now = self.delivered(row)
             at = position if last else now.position
             self.ledger.put(row.id, Delivered(at, 0, 0, self._node.clock.now_us()))
+            self._unnoted[row.id] = position
         return True
 
     async def _post(self, row: SubscriptionRow, name: str, body: bytes) -> tuple[int, str]:
@@ -222,3 +253,9 @@ class WebhookDelivery(LoopTask):
             subscription_id=row.id, subscriber=None, reason="receiver answered 410"
         )
         await asyncio.wrap_future(self._node.writer.submit([command], actor=ACTOR))
+
+
+def _furthest(row: SubscriptionRow, known: Delivered | None) -> Delivered:
+    """The progress in this node's file, or in the log if another node came further."""
+    here = Delivered(row.position) if known is None else known
+    return replace(here, position=max(here.position, row.delivered_to))

@@ -8,7 +8,7 @@ import apsw
 from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
-from engramlog.eventlog.kinds import SubscriptionSet
+from engramlog.eventlog.kinds import SubscriptionSet, WebhooksDelivered
 from engramlog.projections.tables.database import (
     BUSY_TIMEOUT_MS,
     query,
@@ -22,10 +22,10 @@ from engramlog.projections.tables.struct_rows import insert_row, rows_as
 
 
 class SubscriptionsProjector(Projector):
-    """``subscriptions``: the active ones."""
+    """``subscriptions``: the active ones, and how far the log says that each was delivered."""
 
     name = "subscriptions"
-    version = 1
+    version = 2
     schema = """
     CREATE TABLE subscriptions (
         subscription_id TEXT NOT NULL PRIMARY KEY,
@@ -38,25 +38,41 @@ class SubscriptionsProjector(Projector):
         key_id TEXT,
         idempotency_key TEXT,
         created_at INTEGER NOT NULL,
-        position INTEGER NOT NULL
+        position INTEGER NOT NULL,
+        delivered_to INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     """
     late_indexes = "CREATE INDEX subscriptions_by_owner ON subscriptions (subscriber, position);"
-    kinds = frozenset({"subscription_set"})
+    kinds = frozenset({"subscription_set", "webhooks_delivered"})
 
     def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
         change = event.payload
+        if isinstance(change, WebhooksDelivered):
+            db.executemany(
+                "UPDATE subscriptions SET delivered_to=max(delivered_to, ?)"
+                " WHERE subscription_id=?",
+                [(each.position, each.subscription_id) for each in change.progress],
+            )
+            return
         assert isinstance(change, SubscriptionSet)
         if change.ended:
             db.execute(
                 "DELETE FROM subscriptions WHERE subscription_id=?", (change.subscription_id,)
             )
             return
-        insert_row(db, "subscriptions", event, created_at=event.received_at, or_ignore=True)
+        insert_row(
+            db,
+            "subscriptions",
+            event,
+            or_ignore=True,
+            created_at=event.received_at,
+            delivered_to=event.position,
+        )
 
 
 class SubscriptionRow(Struct, frozen=True):
-    """A subscription; ``position`` is its start, ``created_at`` in microseconds."""
+    """A subscription; ``position`` is its start, ``created_at`` in microseconds. ``delivered_to``:
+    as far as the log says; the node that delivers is further."""
 
     id: str
     subscriber: str
@@ -69,6 +85,7 @@ class SubscriptionRow(Struct, frozen=True):
     idempotency_key: str | None
     created_at: int
     position: int
+    delivered_to: int
 
 
 _ROWS = "FROM (SELECT *, subscription_id AS id FROM subscriptions) WHERE"
@@ -103,6 +120,9 @@ def count_subscriptions(db: apsw.Connection) -> int:
     return int(query_value(db, "SELECT count(*) FROM subscriptions"))
 
 
+LEDGER_NAME = "deliveries.db"
+
+
 class Delivered(Struct, frozen=True):
     """A subscription's progress: everything up to ``position`` was delivered."""
 
@@ -114,7 +134,7 @@ class Delivered(Struct, frozen=True):
 
 class DeliveryLedger:
     """``deliveries.db``: each subscription's progress, so that a restart repeats little and loses
-    nothing. Not a projection: it records this node's deliveries, not the log."""
+    nothing. Not a projection: it records this node's deliveries; the log has notes of them."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()

@@ -13,8 +13,7 @@ import httpx
 import pytest
 
 from engramlog.api.client.webhook_addresses import address_fault, is_public
-from engramlog.api.node.tasks.webhook_delivery import LEDGER_NAME
-from engramlog.projections.tables.declared.subscriptions import DeliveryLedger
+from engramlog.projections.tables.declared.subscriptions import LEDGER_NAME, DeliveryLedger
 from tests.worlds.failing_storage import Failing
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
@@ -305,9 +304,12 @@ def test_an_unnoted_delivery_repeats_after_a_restart(tmp_path: Path, receiver: R
     )
     first.state(v="x")
     until(lambda: len(receiver.got) == 1)
+    deliverer = first.service().deliverer
+    until(lambda: deliverer.ledger.get(made["id"]))
+    deliverer._unnoted.clear()  # as if killed before it noted the delivery
     first.close()
     ledger = DeliveryLedger(tmp_path / "node" / LEDGER_NAME)
-    ledger.forget(made["id"])  # as if killed before it noted the delivery
+    ledger.forget(made["id"])
     ledger.close()
     second = LiveNode(tmp_path / "node", webhooks_allow_private=True)
     second.state(v="y", relation="memory:y")
