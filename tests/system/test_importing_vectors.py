@@ -75,6 +75,15 @@ def test_a_provider_that_is_away_leaves_the_facts_stored(tmp_path: Path) -> None
     assert engramlog("export", "--data", data).stdout.count('"op":"assert"') == 3
 
 
+def test_a_repeated_import_embeds_what_a_stopped_one_left(tmp_path: Path, ollama: Server) -> None:
+    data, env = tmp_path / "data", environment_for(ollama.url)
+    engramlog("import", "-", "--data", data, stdin=FACTS, env={"STIGMEM_EMBED_ENABLED": "false"})
+    again = engramlog("import", "-", "--data", data, stdin=FACTS, env=env)
+    assert "3 existing" in again.stdout
+    status = engramlog("embeddings", "status", "--data", data, "--json", env=env)
+    assert json.loads(status.stdout)["vectors"] == 3
+
+
 def test_many_facts_are_left_to_a_node_that_serves(tmp_path: Path, ollama: Server) -> None:
     data, env = tmp_path / "data", environment_for(ollama.url)
     many = b"".join(json.dumps(fact(number)).encode() + b"\n" for number in range(2_300))

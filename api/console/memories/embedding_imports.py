@@ -15,10 +15,10 @@ model."""
 
 
 def embed_imported(node: Node, settings: Settings, facts: int, *, quiet: bool) -> None:
-    """Give the facts of a node into which this process has imported ``facts`` their vectors; the
-    first time, this pins the model, by the import's clock. What prevents it goes to stderr: the
-    facts are stored all the same."""
-    if settings.embedding.provider == "none" or not facts:
+    """Give the facts of a node into which this process has imported ``facts`` new ones their
+    vectors; the first time, this pins the model, by the import's clock. What prevents it goes to
+    stderr: the facts are stored all the same."""
+    if settings.embedding.provider == "none":
         return
     try:
         left = _too_many(facts) if facts > WAITING_MAX else _embed(node, settings, quiet=quiet)

@@ -62,6 +62,10 @@ examples:
   engramlog import memory.jsonl --data copy --clock-from-file
 """
 
+FACTS = ("asserted", "existing")
+"""What an import says of facts that may wait for their vectors: an earlier one may have been
+stopped before it made them."""
+
 
 def register(commands: Subcommands) -> None:
     parser = commands.add(
@@ -131,7 +135,7 @@ def run_import(args: argparse.Namespace) -> int:
         )
         if not args.quiet:
             print(summary_of(report), flush=True)
-        if isinstance(sink, NodeSink):
+        if isinstance(sink, NodeSink) and not report.counts.keys().isdisjoint(FACTS):
             embed_imported(sink.node, settings, report.counts.get("asserted", 0), quiet=args.quiet)
     return 1 if report.failed else 0
 
