@@ -142,7 +142,7 @@ def _joins_of_everything(folder: Path, url: str) -> list[Figure]:
     """A node that replays the whole log, and one that starts from the first one's snapshot."""
     figures = _join(folder, "replaying", url)
     os.environ |= {"STIGMEM_LOG": url, "STIGMEM_LOG_DURABILITY": "server"}
-    run_command("request", "POST", "/v1/admin/snapshots", "--data", str(folder / "replaying"))
+    run_command("snapshot", "take", "--data", str(folder / "replaying"))
     return figures + _join(folder, "snapshot", url, snapshots=folder / "replaying" / "snapshots")
 
 

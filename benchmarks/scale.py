@@ -56,7 +56,7 @@ def _measured(folder: Path, url: str, facts: int, raw: dict[str, float]) -> list
         say("one node: batches, single writes, recalls")
         figures += _writes(nodes, facts, raw, first=0)
         figures += _recalls(nodes)
-        run_command("request", "POST", "/v1/admin/snapshots", "--data", str(folder / "0"))
+        run_command("snapshot", "take", "--data", str(folder / "0"))
         joins: dict[str, float] = {}
         for number, way in enumerate(("replay", "snapshot"), 1):
             watch = Stopwatch()

@@ -13,7 +13,7 @@ from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.errors import EventLogError, StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_reader, remove_database
-from engramlog.projections.tables.digest import digest_tables
+from engramlog.projections.tables.digest import TableDigests, digest_tables
 from engramlog.projections.tables.file_state import file_state, newly_known, other_versions
 from engramlog.projections.tables.store import current_generation
 
@@ -121,14 +121,15 @@ def mismatch(snapshot: Snapshot, log: EventLog) -> str | None:
     return None
 
 
-def file_fault(snapshot: Snapshot, path: Path) -> str | None:
-    """Why a file does not match its document."""
+def file_fault(snapshot: Snapshot, path: Path, *, rows: bool) -> str | None:
+    """Why a file does not match its document; ``rows``: read every row as well."""
     try:
         if digest_of(path) != (snapshot.sha256, snapshot.bytes):
             return "its file is not as it was written"
         with closing(open_reader(path)) as db:
             state = file_state(db)
             unread = newly_known(db)
+            digests = digest_tables(db) if rows else None
     except FileNotFoundError:
         return "its file is missing"
     except (OSError, apsw.Error, StorageFailed) as fault:
@@ -136,7 +137,18 @@ def file_fault(snapshot: Snapshot, path: Path) -> str | None:
     stands = (state.position, state.hash.hex(), state.versions)
     if stands != (snapshot.position, snapshot.hash, snapshot.versions) or state.halted:
         return "its tables are at another position than it says"
-    return unread
+    if unread is not None or digests is None:
+        return unread
+    wrong = differing(snapshot, digests)
+    if wrong or digests.local != snapshot.digest:
+        return f"the digests of its tables are other ones: {', '.join(wrong)}"
+    return None
+
+
+def differing(snapshot: Snapshot, digests: TableDigests) -> list[str]:
+    """Tables whose digests differ from the document's."""
+    names = digests.tables.keys() | snapshot.tables.keys()
+    return sorted(name for name in names if digests.tables.get(name) != snapshot.tables.get(name))
 
 
 def copy_in_use(link: Path, target: Path) -> None:

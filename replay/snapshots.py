@@ -19,6 +19,7 @@ from engramlog.eventlog.durable_file import replace, sync_file, sync_folder
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import remove_database
+from engramlog.projections.tables.digest import TableDigests
 from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
 from engramlog.replay.snapshot import (
     Snapshot,
@@ -27,6 +28,7 @@ from engramlog.replay.snapshot import (
     copy_in_use,
     decode_snapshot,
     described,
+    differing,
     encode_snapshot,
     file_fault,
     mismatch,
@@ -159,6 +161,24 @@ class Snapshots:
         sync_folder(self.folder)
         replace(self._document(snapshot.position), encode_snapshot(snapshot))
 
+    def fault(self, snapshot: Snapshot, log: EventLog) -> str | None:
+        """Why a snapshot is unusable, after reading every row; None if it is usable."""
+        with self._lock:
+            unfit = mismatch(snapshot, log)
+            return unfit or file_fault(snapshot, self.path(snapshot.position), rows=True)
+
+    def replay_fault(self, snapshot: Snapshot, build: Callable[[Path], TableDigests]) -> str | None:
+        """Why a snapshot differs from the log's tables; ``build`` writes those to its path."""
+        with self._lock:
+            target = self.folder / UNFINISHED
+            remove_database(target)
+            try:
+                digests = build(target)
+            finally:
+                remove_database(target)
+        wrong = differing(snapshot, digests)
+        return f"the log makes other tables: {', '.join(wrong)}" if wrong else None
+
     def copy_newest(
         self, target: Path, log: EventLog, until: int
     ) -> tuple[Snapshot | None, list[PassedOver]]:
@@ -186,7 +206,7 @@ class Snapshots:
         except OSError as fault:
             remove_database(target)
             raise StorageFailed(f"snapshot {snapshot.position}: {fault}") from fault
-        reason = file_fault(snapshot, target)
+        reason = file_fault(snapshot, target, rows=False)
         if reason is not None:
             remove_database(target)
         return reason

@@ -35,6 +35,7 @@ from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.tables.declared.policies import set_valued_relations
+from engramlog.projections.tables.digest import TableDigests
 from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.writing.commands import Command, Done, Refused
 from engramlog.projections.writing.writer import Writer
@@ -289,6 +290,26 @@ class Node(ReadingNode):
 
         with storage_errors():
             return self.snapshots.make(fill, now_us, automatic=automatic)
+
+    def snapshot_fault(
+        self,
+        snapshot: Snapshot,
+        progress: Progress = lambda _done, _total: None,
+        *,
+        replay: bool = False,
+    ) -> str | None:
+        """The reason why a snapshot is unusable, after reading its every row. ``replay`` also
+        compares it with tables built from the log. None if it is usable. Raises StorageError."""
+        fault = self.snapshots.fault(snapshot, self.log)
+        if fault is not None or not replay:
+            return fault
+
+        def build(target: Path) -> TableDigests:
+            link = self.directory.projections_path
+            return build_green(link, self.log, snapshot.position, progress, path=target).digests
+
+        with storage_errors():
+            return self.snapshots.replay_fault(snapshot, build)
 
     def embed(self, settings: EmbeddingSettings) -> None:
         """Begin to embed facts. Raises EmbeddingError as ``open`` does."""

@@ -1,7 +1,7 @@
 """Import lines into a node by its URL."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -9,19 +9,44 @@ from urllib.parse import quote
 import msgspec
 
 from engramlog.api.client.client import Client, ClientError, failure_of
+from engramlog.api.schemas.attributes import AttributesPatch
 from engramlog.api.transfer.importing import RefusedLine, Result, SinkError, Written
 from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.facts import (
     AssertLine,
+    AttributesLine,
+    ContentMatch,
     DenyLine,
+    LineValue,
     RetractLine,
+    stated_attributes_of,
     stated_fact,
+    stated_instant,
+    stored_value,
 )
 from engramlog.api.transfer.lines.key_translation import NamedByKey
-from engramlog.api.transfer.lines.line_kinds import AnyLine
-from engramlog.api.transfer.lines.memories import EpisodeLine
+from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine
+from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, RunLine, SummaryLine
+from engramlog.api.transfer.lines.payload_lines import PayloadLine
+from engramlog.eventlog.kinds import (
+    AliasSet,
+    ConsolidationRuleSet,
+    DeltaRejected,
+    EpisodeAccessed,
+    FactFeedback,
+)
 
-_REFUSED = "a URL takes facts, retractions by id and episodes; this line needs --data"
+_LOCAL = "needs --data on the node's own machine: {}"
+"""Why a line is refused here."""
+_REFUSED: dict[type, str] = {
+    EpisodeAccessed: "episode accesses cannot go by URL",
+    DeltasLine: "deltas cannot go by URL: a rule would make them again",
+    DeltaRejected: "deltas cannot go by URL: a rule would make them again",
+    RunLine: "the progress of rules cannot go by URL",
+    SummaryLine: "summaries are recorded here as separate files",
+}
+
+
 _Live: TypeAlias = dict[tuple[str, str | None, str | None], list[str]]
 
 
@@ -32,10 +57,11 @@ class _BatchAnswer(msgspec.Struct):
 class UrlSink:
     """Lines into any node, over its public routes and with the caller's own rights.
 
-    Facts and retractions go in batches, episodes singly.
+    Facts and retractions go in batches, all other lines singly. Refuses lines that a node takes
+    only from its own machine: see ``_LOCAL``.
     """
 
-    acts_on_rules = False
+    acts_on_rules = True
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -123,17 +149,42 @@ class UrlSink:
         return results
 
     def _alone(self, line: AnyLine) -> Result:
-        """Send a line that goes in no batch; the node's refusal becomes the line's error."""
-        if isinstance(line, DenyLine) or (isinstance(line, RetractLine) and line.match is None):
-            return Written("existing")  # its record did all that the node allows
-        if not isinstance(line, EpisodeLine):
-            return RefusedLine(_REFUSED, "op")
+        """Send a line over its own route; the node's refusal becomes the line's error."""
+        content = line.payload if isinstance(line, PayloadLine) else line
         try:
-            return self._episode(line)
+            match content:
+                case ResolveLine():
+                    return self._resolve(content)
+                case EpisodeLine():
+                    return self._episode(content)
+                case ConsolidationRuleSet():
+                    return self._rule(content)
+                case AliasSet():
+                    return self._alias(content)
+                case FactFeedback():
+                    body = {"cited": content.cited, "rejected": content.rejected}
+                    self._client.post("/v1/recall/feedback", body)
+                    return Written("declared")
+                case AttributesLine():
+                    return self._attributes(content)
+                case RetractLine(match=ContentMatch() as match, marker=None):
+                    return self._retract(self._matching(match), content.reason)
+                case RetractLine() | DenyLine():
+                    return Written("existing")  # its record did all that the node allows
+                case _:
+                    why = _REFUSED.get(type(content), "only the operator may declare it")
+                    return RefusedLine(_LOCAL.format(why), "op")
         except ClientError as fault:
             if not 400 <= fault.status < 500 or fault.status == 401:
                 raise
             return RefusedLine(str(fault))
+        except LineError as fault:
+            return RefusedLine(fault.message, fault.field)
+
+    def _retract(self, fact_id: str, reason: str) -> Written:
+        path = f"/v1/facts/{quote(fact_id, safe=':')}/retract"
+        made = self._client.post(path, {"reason": reason})
+        return Written("retracted", fact_id, made["position"])
 
     def _episode(self, line: EpisodeLine) -> Written:
         body: dict[str, Any] = msgspec.to_builtins(line)
@@ -142,6 +193,36 @@ class UrlSink:
             "/v1/episodes", {name: body[name] for name in body if name not in own}
         )
         return Written("recorded", made["key"], made["position"], hash=made["hash"])
+
+    def _rule(self, rule: ConsolidationRuleSet) -> Written:
+        path = f"/v1/consolidation/rules/{quote(rule.rule_id, safe='')}"
+        if rule.document is None:
+            self._client.request("DELETE", path)
+        else:
+            self._client.request("PUT", path, body={"id": rule.rule_id, **rule.document})
+        return Written("declared")
+
+    def _attributes(self, line: AttributesLine) -> Written:
+        """Set all attributes from here on."""
+        attributes = stated_attributes_of(line.attributes)
+        whole = msgspec.structs.asdict(attributes)
+        # Permanent attributes appear only if they are not the default.
+        stated: dict[str, Any] = msgspec.to_builtins(
+            {name: whole[name] for name in whole if name in AttributesPatch.model_fields}
+            | msgspec.to_builtins(attributes)
+        )
+        path = f"/v1/facts/{quote(line.id or '', safe='')}/attributes"
+        self._client.request("PATCH", path, body=stated)
+        return Written("declared")
+
+    def _alias(self, alias: AliasSet) -> Written:
+        name = alias.raw_uri
+        if alias.canonical_uri is None:
+            self._client.request("DELETE", f"/v1/aliases/{quote(name, safe=':')}")
+        else:
+            body = {"raw_uri": name, "canonical_uri": alias.canonical_uri, "kind": alias.alias_kind}
+            self._client.post("/v1/aliases", body)
+        return Written("declared")
 
     def _batch(self, lines: Sequence[AnyLine], atomic: bool) -> list[Result]:
         answers = self._answers([_item(line) for line in lines], atomic)
@@ -160,9 +241,66 @@ class UrlSink:
         except msgspec.ValidationError as fault:
             raise SinkError(f"not the answer of a batch: {fault}") from fault
 
+    def _matching(self, match: ContentMatch) -> str:
+        """The id of the one live fact with this content. Raises LineError."""
+        query = {
+            "entity": match.entity,
+            "relation": match.relation,
+            "scope": match.scope,
+            "source": match.source,
+            "garden_id": match.garden_id,
+            "include_expired": True,
+            "include_contradicted": True,
+            "limit": 500,
+        }
+        wanted = stored_value(match.value, "match.value")
+        valid = (
+            stated_instant(match.valid_from, "match.valid_from"),
+            stated_instant(match.valid_until, "match.valid_until"),
+        )
+        found = [
+            str(fact["id"])
+            for fact in self._client.get("/v1/facts", query)["facts"]
+            if (match.garden_id is not None or fact.get("garden_id") is None)
+            and _stored_value_of(fact) == (wanted.type, wanted.v)
+            and (fact.get("valid_from"), fact.get("valid_until")) == valid
+        ]
+        if len(found) == 1:
+            return found[0]
+        raise LineError("more than one live fact matches" if found else "no live fact matches",
+                        "match")  # fmt: skip
+
+    def _resolve(self, line: ResolveLine) -> Result:
+        sides = {line.winner, line.loser}
+        for conflict in self._conflicts("unresolved"):
+            if {conflict["fact_a"]["id"], conflict["fact_b"]["id"]} == sides:
+                return self._settle(str(conflict["conflict_id"]), line)
+        return RefusedLine("these facts have no open conflict", "winner")
+
+    def _conflicts(self, status: str) -> Iterator[dict[str, Any]]:
+        for page in self._client.pages("/v1/conflicts", {"status": status, "limit": 500}):
+            yield from page["conflicts"]
+
+    def _settle(self, conflict_id: str, line: ResolveLine) -> Written:
+        body: dict[str, Any] = {"winning_fact_id": line.winner, "resolution_note": line.note}
+        if line.states is not None:
+            value = msgspec.to_builtins(line.states.value)
+            body = {"new_value": value, "resolution_note": line.note}
+        path = f"/v1/conflicts/{quote(conflict_id, safe=':')}/resolve"
+        note = self._client.post(path, body).get("resolution_fact_id")
+        key = None if line.states is None else line.states.key
+        if key is None:
+            return Written("resolved", note)
+        ids = [
+            str(each["winning_fact_id"])
+            for each in self._conflicts("resolved")
+            if each["conflict_id"] == conflict_id
+        ]
+        return Written("resolved", note, facts={key: ids[0]} if ids else {})
+
 
 def _goes_in_batch(line: AnyLine) -> bool:
-    """Facts, and retractions by id."""
+    """Facts, and retractions by id. A match may mean a fact of the lines before it."""
     if isinstance(line, RetractLine):
         return line.match is None and not line.marker
     return isinstance(line, AssertLine)
@@ -175,6 +313,11 @@ def _item(line: AnyLine) -> dict[str, Any]:
     item: dict[str, Any] = msgspec.to_builtins(line)
     own = ("key", "recorded_at", "alone")
     return {name: item[name] for name in item if name not in own}
+
+
+def _stored_value_of(fact: dict[str, Any]) -> tuple[str, str]:
+    value = stored_value(LineValue(fact["value"]["type"], fact["value"].get("v")), "value")
+    return value.type, value.v
 
 
 def _batch_result(line: AnyLine, answer: dict[str, Any]) -> Result:

@@ -11,7 +11,7 @@ from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.kinds import Value
 from engramlog.replay.replication.bootstrap import fetch_snapshot
 from engramlog.replay.replication.follower import PrimaryUnreachable
-from engramlog.replay.snapshot import Snapshot, SnapshotFault, file_fault
+from engramlog.replay.snapshot import Snapshot, SnapshotFault
 from engramlog.replay.snapshots import Snapshots
 from tests.worlds.histories import asserted
 
@@ -65,7 +65,7 @@ def test_the_newest_one_on_the_log_is_fetched_and_is_the_same(node: Node, tmp_pa
     assert seen[-1] == (len(new[1]), len(new[1]))
     assert copies.path(6).read_bytes() == new[1]
     assert copies.all() == ([msgspec.structs.replace(new[0], automatic=True, made_at_us=77)], [])
-    assert file_fault(fetched, copies.path(6)) is None
+    assert copies.fault(fetched, node.log) is None
 
 
 Changed = Callable[[Snapshot, bytes], tuple[Snapshot, bytes]]

@@ -15,7 +15,7 @@ from engramlog.projections.tables.digest import compute_digests
 from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.store import current_generation
 from engramlog.projections.writing.commands import Done
-from engramlog.replay.snapshot import Snapshot, SnapshotFault, file_fault, mismatch
+from engramlog.replay.snapshot import SnapshotFault
 from engramlog.replay.snapshots import UNFINISHED, PassedOver
 from tests.worlds.histories import asserted
 
@@ -38,11 +38,6 @@ def head(node: Node) -> int:
     return node.log.head().position
 
 
-def fault_of(snapshot: Snapshot, node: Node) -> str | None:
-    file = node.snapshots.path(snapshot.position)
-    return mismatch(snapshot, node.log) or file_fault(snapshot, file)
-
-
 def test_a_snapshot_is_the_tables_at_a_position(node: Node) -> None:
     taken = node.snapshot()
     digests = node.reader.digests()
@@ -51,7 +46,7 @@ def test_a_snapshot_is_the_tables_at_a_position(node: Node) -> None:
     )  # fmt: skip
     assert taken.hash == node.log.read(head(node) - 1, 1)[0].hash.hex()
     assert node.snapshots.all() == ([taken], [])
-    assert fault_of(taken, node) is None
+    assert node.snapshots.fault(taken, node.log) is None
     db = open_reader(node.snapshots.path(taken.position))
     assert compute_digests(db) == digests
     db.close()
@@ -131,7 +126,7 @@ def test_invalid_snapshots_are_named_and_skipped(node: Node, damage: str) -> Non
     break_it, reason = DAMAGE[damage]
     break_it(file, file.with_suffix(".json"))
     found, broken = node.snapshots.all()
-    faults = [fault_of(each, node) for each in found if each != old]
+    faults = [node.snapshots.fault(each, node.log) for each in found if each != old]
     (said,) = [*faults, *(each.reason for each in broken)]
     assert said is not None
     assert reason in said
@@ -142,9 +137,13 @@ def test_invalid_snapshots_are_named_and_skipped(node: Node, damage: str) -> Non
     assert passed == PassedOver(new.position, said)
 
 
-def test_without_its_document_a_file_is_no_snapshot(node: Node) -> None:
+def test_a_missing_or_wrong_document(node: Node) -> None:
     taken = node.snapshot()
     document = node.snapshots.path(taken.position).with_suffix(".json")
+    says(document, tables={**taken.tables, "facts": "00"})
+    fault = node.snapshots.fault(node.snapshots.get(taken.position), node.log)
+    assert fault is not None
+    assert "digests of its tables are other ones: facts" in fault
     document.unlink()
     report = node.rebuild()
     assert (report.snapshot, report.passed_over, report.compared) == (0, [], True)
@@ -163,7 +162,7 @@ def test_a_snapshot_of_wrong_rows_is_found_by_the_log(node: Node) -> None:
             "UPDATE fact_rows SET base_confidence=1.0 WHERE rowid=2"
         )
     ).result()
-    assert fault_of(wrong, node) is None
+    assert node.snapshots.fault(wrong, node.log) is None
     say(node, 2)
     report = node.rebuild()
     assert (report.snapshot, report.events, report.compared) == (0, head(node), True)
@@ -278,7 +277,7 @@ def test_snapshots_are_whole_while_others_write(node: Node) -> None:
     last = {each.position: each for each in taken}
     assert len(last) > 1
     for each in last.values():
-        assert fault_of(each, node) is None
+        assert node.snapshots.fault(each, node.log) is None
         node.snapshots.remove(each.position)
         assert node.snapshot(each.position).digest == each.digest  # by replaying up to there
 

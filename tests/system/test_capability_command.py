@@ -18,10 +18,24 @@ def printed(done: subprocess.CompletedProcess[str]) -> str:
 def test_a_token_is_issued_narrowed_used_and_revoked(tmp_path: Path) -> None:
     data = tmp_path / "memory"
     with serving(data) as node:
-        issuer = node.client(node.control.token)
-        rights = {"verbs": ["read", "write"], "scopes": ["company"], "ttl_seconds": 600}
-        made = issuer.post("/v1/capabilities", {"subject": "agent:crawler", **rights})
-        token, path = made["token"], f"/v1/capabilities/{made['token_id']}/revoke"
+        token = printed(
+            engramlog(
+                "capability",
+                "issue",
+                "--subject",
+                "agent:crawler",
+                "--verb",
+                "read",
+                "--verb",
+                "write",
+                "--scope",
+                "company",
+                "--ttl",
+                "600",
+                "--data",
+                data,
+            )
+        )
         holder = node.client(token)
         for n in (1, 12):
             holder.post("/v1/facts", fact(n, source="agent:crawler"))
@@ -44,28 +58,35 @@ def test_a_token_is_issued_narrowed_used_and_revoked(tmp_path: Path) -> None:
             reader.post("/v1/facts", fact(1, source="agent:crawler"))
         assert refused.value.status == 403
 
-        inspected = engramlog("capability", "inspect", "-", stdin=lesser.encode())
+        inspected = engramlog("capability", "inspect", "-", "--offline", stdin=lesser.encode())
         claims = json.loads(printed(inspected))
         assert (claims["valid"], claims["verbs"], claims["blocks"]) == (True, ["read"], 1)
         assert claims["entities"] == ["stigmem://test.example/thing/1"]
-        broken = engramlog("capability", "inspect", lesser[:-5] + "AAAAA")
+        broken = engramlog("capability", "inspect", lesser[:-5] + "AAAAA", "--offline")
         assert broken.returncode == 1
         assert json.loads(broken.stdout)["valid"] is False
 
-        issuer.post(path, {"token": lesser})
+        rows = json.loads(printed(engramlog("capability", "list", "--data", data, "--json")))
+        assert [row["status"] for row in rows] == ["active"]
+        token_id = rows[0]["token_id"]
+        printed(engramlog("capability", "revoke", token_id, "--token", lesser, "--data", data))
         with pytest.raises(ClientError) as ended:
             reader.get("/v1/facts")
         assert ended.value.code == "token_revoked"
         assert holder.get("/v1/facts")["facts"]
-        issuer.post(path)
+        printed(engramlog("capability", "revoke", token_id, "--data", data))
         with pytest.raises(ClientError):
             holder.get("/v1/facts")
+        told = engramlog("capability", "inspect", token, "--data", data)
+        assert told.returncode == 1
+        assert json.loads(told.stdout)["reason"] == "token_revoked"
 
 
 def test_impossible_requests_get_a_line_of_explanation(tmp_path: Path) -> None:
     for args, words in (
         (("narrow", "nonsense"), "begins with"),
         (("narrow", "stigcap1.AAAA"), "cannot be read"),
+        (("revoke", "no-such", "--data", tmp_path / "d"), "does not exist"),
     ):
         done = engramlog("capability", *args)
         assert done.returncode == 1

@@ -42,7 +42,11 @@ COMMANDS = (
     ("demo",),
     ("doctor",),
     ("mcp",),
-    ("request",),
+    ("names",),
+    ("names", "alias"),
+    ("names", "unalias"),
+    ("names", "list"),
+    ("names", "resolve"),
 )
 NUMBERS = 12
 
@@ -186,7 +190,9 @@ def test_a_question_does_not_create_a_missing_directory(tmp_path: Path) -> None:
     ("command", "said"),
     [
         ("key list", "no keys"),
-        ("receipts", "no receipts"),
+        ("capability list", "no capabilities"),
+        ("hold list", "no legal holds"),
+        ("tombstone list", "no tombstones"),
         ("erase status", "no erasures"),
     ],
 )
@@ -198,7 +204,7 @@ def test_an_empty_list_says_so(tmp_path: Path, command: str, said: str) -> None:
 
 def test_a_missing_file_is_named_in_one_line(data: Path, tmp_path: Path) -> None:
     missing = tmp_path / "no.json"
-    done = engramlog("profile", "install", "mine", missing, "--data", data)
+    done = engramlog("consolidation", "rules", "--set", missing, "--data", data)
     assert (done.returncode, done.stderr) == (
         1,
         f"engramlog: {missing}: No such file or directory\n",

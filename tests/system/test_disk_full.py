@@ -147,19 +147,20 @@ def test_tables_without_room_to_be_made_are_named(disk: Path) -> None:
     with serving(disk / "data", "--no-auth") as node:
         bodies = [fact(n, value={"type": "text", "v": "x" * 4_000}) for n in range(BATCH)]
         node.client().post("/v1/facts/batch", bodies)
-        admin = node.client(node.control.token)
+        assert engramlog("snapshot", "take", "--data", disk / "data").returncode == 0
         for pages in (0, 60):
             fill_up(disk / "filler")
             with (disk / "filler").open("r+b") as file:
                 file.truncate(file.seek(0, os.SEEK_END) - pages * 4096)
-            refused = engramlog("rebuild", "--from-scratch", "--data", disk / "data")
-            assert refused.returncode == 1
-            assert "no space left for the tables" in refused.stderr
-            assert "not an error" not in refused.stderr
-            admin.post("/v1/admin/snapshots", {"position": 50})
-            until(lambda: admin.get("/v1/admin/snapshots")["job"]["status"] == "error")
-            job = admin.get("/v1/admin/snapshots")["job"]
-            assert "no space left for the tables" in job["error"]
+            for command in (
+                ("rebuild", "--from-scratch"),
+                ("snapshot", "take", "--position", "50"),
+                ("snapshot", "verify", "--replay"),
+            ):
+                refused = engramlog(*command, "--data", disk / "data")
+                assert refused.returncode == 1
+                assert "no space left for the tables" in refused.stderr
+                assert "not an error" not in refused.stderr
         (disk / "filler").unlink()
         rebuilt = engramlog("rebuild", "--from-scratch", "--data", disk / "data")
         assert "equal to the views in use" in rebuilt.stdout
@@ -199,9 +200,7 @@ def test_a_disk_without_inodes_refuses_what_needs_files_and_says_so(disk: Path) 
         second = client.post("/v1/facts", fact(2))
         refused = engramlog("rebuild", "--data", disk / "data")
         assert (refused.returncode, "free inodes" in refused.stderr) == (1, True)
-        admin = node.client(node.control.token)
-        admin.post("/v1/admin/snapshots")
-        until(lambda: admin.get("/v1/admin/snapshots")["job"]["status"] == "error")
+        assert engramlog("snapshot", "take", "--data", disk / "data").returncode == 1
         assert client.get("/v1/facts")["total"] == 2
         subprocess.run(["mount", "-o", "remount,nr_inodes=1000", str(disk)], timeout=10, check=True)
         assert engramlog("rebuild", "--data", disk / "data").returncode == 0

@@ -50,14 +50,16 @@ def test_commands_erase_hold_and_tell(tmp_path: Path) -> None:
     lines = [fact(1), fact(2, entity="user:bob", value={"type": "text", "v": SECRET})]
     stdin = b"\n".join(json.dumps(line).encode() for line in lines)
     assert engramlog("import", "-", "--data", data, stdin=stdin).returncode == 0
-    hold = ("request", "PUT", "/v1/legal-holds", "--data", data)
-    body = {"entity": "user:bob", "reason": "a lawsuit"}
-    assert engramlog(*hold, "--body", json.dumps(body)).returncode == 0
+    bob = ("--entity", "user:bob", "--data", data)
+    told = engramlog("hold", "add", *bob, "--reason", "a lawsuit").stdout
+    assert "user:bob" in told
+    assert told.rstrip().endswith("a lawsuit")
     refused = engramlog("erase", "entity", "user:bob", "--data", data)
     assert refused.returncode == 1
     assert "legal hold" in refused.stderr
-    released = engramlog(*hold, "--body", "-", stdin=json.dumps({**body, "held": False}).encode())
-    assert released.returncode == 0, released.stderr
+    assert engramlog("hold", "remove", *bob).returncode == 0
+    held = engramlog("hold", "list", "--data", data, "--json")
+    assert json.loads(held.stdout) == {"holds": []}
     done = engramlog("erase", "entity", "user:bob", "--reason", "request", "--data", data, "--json")
     assert done.returncode == 0, done.stderr
     body = json.loads(done.stdout)

@@ -181,7 +181,13 @@ def test_the_running_node_takes_the_lines(tmp_path: Path) -> None:
 
 def test_a_node_by_url_takes_facts_and_retractions(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth") as node:
-        stdin = lines({**fact(1), "key": "a"}, fact(3), fact(5), {"op": "retract", "target": "a"})
+        match = {name: fact(2)[name] for name in ("entity", "relation", "value", "scope")}
+        stdin = lines(
+            {**fact(1), "key": "a"}, fact(2), fact(3), {**fact(4), "key": "four"},
+            {"op": "retract", "target": "a"}, {"op": "retract", "match": match},
+            {**fact(5), "entity": fact(4)["entity"], "key": "five"},
+            {"op": "resolve", "winner": "five", "loser": "four"},
+        )  # fmt: skip
         done = engramlog("import", "-", "--url", node.url, stdin=stdin)
         assert done.returncode == 0, done.stderr
         found = node.client().get("/v1/facts", {"source": fact(1)["source"]})["facts"]
@@ -189,7 +195,7 @@ def test_a_node_by_url_takes_facts_and_retractions(tmp_path: Path) -> None:
         trust = lines(fact(4), {"op": "trust", "source": "agent:x", "trust": 0.4})
         refused = engramlog("import", "-", "--url", node.url, stdin=trust)
         assert refused.returncode == 1
-        assert "line 2: op: a URL takes facts" in refused.stderr
+        assert "line 2: op: needs --data" in refused.stderr
 
 
 def test_file_times_become_receipt_times_in_a_new_log_only(tmp_path: Path) -> None:

@@ -12,29 +12,18 @@ from tests.worlds.processes import ROOT, NodeProcess, engramlog, serving
 CONVERSATION = ROOT / "fixtures" / "conversation"
 
 
-def request(data: Path, method: str, path: str, body: object = None) -> Any:
-    """The answer of ``engramlog request``."""
-    given = () if body is None else ("--body", json.dumps(body))
-    done = engramlog("request", method, path, *given, "--data", data)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def told() -> list[dict[str, Any]]:
-    lines = (CONVERSATION / "episodes.jsonl").read_bytes().splitlines()
-    said: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    return [{name: each[name] for name in each if name != "op"} for each in said]
-
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The export of a node whose rule has read twelve of fourteen episodes."""
     folder = tmp_path_factory.mktemp("exported")
     data, file = folder / "data", folder / "export.jsonl"
     rule = CONVERSATION / "rule.json"
-    request(data, "PUT", "/v1/consolidation/rules/classifier", json.loads(rule.read_bytes()))
-    for some in (told()[:12], told()[12:14]):
-        request(data, "POST", "/v1/episodes/batch", {"episodes": some})
+    told = (CONVERSATION / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    ran = engramlog("consolidation", "rules", "--data", data, "--set", rule)
+    assert ran.returncode == 0, ran.stderr
+    for some in (told[:12], told[12:14]):
+        done = engramlog("episodes", "add", "--data", data, "--file", "-", stdin=b"".join(some))
+        assert done.returncode == 0, done.stderr
     assert engramlog("export", "--data", data, "--output", file).returncode == 0
     return file
 
@@ -44,7 +33,9 @@ def ops(file: Path) -> list[str]:
 
 
 def facts(data: Path) -> list[dict[str, Any]]:
-    found = request(data, "GET", "/v1/deltas/facts?user=Mara")["facts"]
+    done = engramlog("episodes", "facts", "--data", data, "--user", "Mara", "--json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
     return [{name: fact[name] for name in ("id", "payload", "lineage", "delta_id", "version")}
             for fact in found]  # fmt: skip
 
@@ -67,7 +58,10 @@ def test_a_node_that_serves_takes_memories_and_its_cadence_waits(
         assert done.returncode == 0, done.stderr
         assert "14 recorded, 2 applied" in done.stdout
         assert status(node) == {"read": 12, "pending": 2, "runs": 2}
-        request(data, "POST", "/v1/episodes/batch", {"episodes": told()[14:]})
+        told = (CONVERSATION / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+        more = b"".join(told[14:])
+        said = engramlog("episodes", "add", "--data", data, "--file", "-", stdin=more)
+        assert said.returncode == 0, said.stderr
     with serving(data) as node:  # it ran the due rules before it stopped
         assert status(node) == {"read": 18, "pending": 0, "runs": 3}
     assert facts(data)[0]["lineage"][0]["source_episode_ids"] == ["ep-04"]
@@ -145,16 +139,29 @@ def test_a_key_imports_by_url_within_its_rights(tmp_path: Path, exported: Path) 
         assert episode["op"] == "episode"
         assert "write permission required" in send("agent:reader", episode)
         assert send("agent:writer", episode) == ""
+        rule = {"op": "rule", "rule_id": "r", "document": {"cadence": {"every": 100}}}
+        assert "admin permission required" in send("agent:writer", rule)
+        assert send("agent:root", rule) == ""
+        alias = {"op": "alias", "name": "user:annie", "entity": "user:ann"}
+        assert "may not end facts of every source" in send("agent:writer", alias)
+        assert send("agent:root", alias) == ""
         derived = {"entity": "user:ann", "relation": "role", "value": {"type": "string", "v": "x"},
                    "source": "agent:writer", "key": "f", "derived_from": ["e"]}  # fmt: skip
-        said = {**episode, "key": "e", "id": "ep-x"}
-        assert send("agent:writer", said, derived) == ""
+        told = {**episode, "key": "e", "id": "ep-x"}
+        scored = {"op": "feedback", "cited": ["f"]}
+        ranked = {"op": "attributes", "target": "f", "attributes": {"relevance": 10}}
+        assert send("agent:writer", told, derived, scored, ranked) == ""
         (fact,) = made.get("/v1/facts", {"entity": "user:ann"})["facts"]
         recorded = made.get("/v1/episodes/ep-x")
         assert fact["derived_from"][0]["hash"] == f"sha256:{recorded['hash']}"
+        assert fact["attributes"]["relevance"] == 10
         assert recorded["recorded_by"] == "agent:writer"
-        ranked = {"op": "attributes", "target": "f", "attributes": {"relevance": 10}}
-        assert "line 3: op: a URL takes" in send("agent:root", said, derived, ranked)
+        for op, why in (("deltas", "deltas cannot go"), ("run", "the progress of rules")):
+            told = [json.loads(line) for line in exported.read_bytes().splitlines()]
+            line = next(each for each in told if each["op"] == op)
+            refused = send("agent:root", *(each for each in told if each["op"] == "episode"), line)
+            assert "line 15: op: needs --data" in refused
+            assert why in refused
 
 
 def test_an_export_by_url_has_the_keys_readable_facts(tmp_path: Path, exported: Path) -> None:

@@ -262,14 +262,18 @@ def test_keys_and_capabilities_of_the_primary_open_a_replica_of_a_replica(tmp_pa
     primary = started(tmp_path / "primary").wait_ready()
     key = replica_key(primary)
     write(primary.client(), 0, 4)
-    issuer = primary.client(primary.control.token)
-    capability = issuer.post("/v1/capabilities", {"subject": "agent:x", "scopes": ["company"]})
+    issued = engramlog(
+        "capability", "issue", "--subject", "agent:x", "--scope", "company", "--data",
+        primary.data, "--json",
+    )  # fmt: skip
+    capability = json.loads(issued.stdout)
     first = replica_of(primary.url, tmp_path / "first", key).wait_ready()
     second = replica_of(first.url, tmp_path / "second", key).wait_ready()
     assert_equal(primary, second)
     holder = second.client(capability["token"])
     assert len(holder.get("/v1/facts")["facts"]) == 2
-    issuer.post(f"/v1/capabilities/{capability['token_id']}/revoke")
+    revoked = engramlog("capability", "revoke", capability["token_id"], "--data", primary.data)
+    assert revoked.returncode == 0, revoked.stderr
 
     def ended() -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Snapshots and ``engramlog rebuild``, of a directory, served or not."""
+"""``engramlog snapshot`` and ``engramlog rebuild``, of a directory, served or not."""
 
 import fcntl
 import json
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,6 @@ from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import Value
 from tests.worlds.histories import asserted
 from tests.worlds.processes import COMMAND_SECONDS_MAX, engramlog, environment, serving
-from tests.worlds.waiting import until
 
 
 @pytest.fixture
@@ -33,23 +31,6 @@ def run(*args: str | Path) -> str:
     done = engramlog(*args)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def snapshots(data: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run("request", "GET", "/v1/admin/snapshots", "--data", data))
-    return found
-
-
-def positions(data: Path) -> list[int]:
-    return [each["position"] for each in snapshots(data)["snapshots"]]
-
-
-def snapshot(data: Path, *body: str) -> int:
-    """The position of a snapshot that the serving node took."""
-    run("request", "POST", "/v1/admin/snapshots", *body, "--data", data)
-    until(lambda: snapshots(data)["job"]["status"] != "running")
-    position: int = snapshots(data)["job"]["result"]["position"]
-    return position
 
 
 def on_terminal(*args: str | Path) -> str:
@@ -75,22 +56,25 @@ def on_terminal(*args: str | Path) -> str:
 
 def test_a_served_and_an_unserved_directory_take_the_same_commands(data: Path) -> None:
     with serving(data, "--no-auth") as node:
-        taken = snapshot(data)
-        assert taken == node.client().get("/readyz")["position"]
-        assert snapshot(data, "--body", '{"position": 50}') == 50
+        taken = json.loads(run("snapshot", "take", "--data", data, "--json"))
+        assert taken["position"] == node.client().get("/readyz")["position"]
+        run("snapshot", "take", "--data", data, "--position", "50")
         report = json.loads(run("rebuild", "--data", data, "--json"))
-        assert (report["snapshot"], report["events"]) == (taken, 0)
-    assert positions(data) == [taken, 50]
-    file = data / "snapshots" / f"{taken:012d}.db"
+        assert (report["snapshot"], report["events"]) == (taken["position"], 0)
+    shown = json.loads(run("snapshot", "list", "--data", data, "--json"))["snapshots"]
+    assert [each["position"] for each in shown] == [taken["position"], 50]
+    assert run("snapshot", "verify", "--replay", "--data", data).count("holds") == 2
+    file = data / "snapshots" / f"{taken['position']:012d}.db"
     file.write_bytes(file.read_bytes()[:-1])
+    checked = engramlog("snapshot", "verify", "--data", data)
+    assert checked.returncode == 1
+    assert f"snapshot {taken['position']}: its file is not as it was written" in checked.stdout
+    assert "snapshot 50: holds" in checked.stdout
     rebuilt = engramlog("rebuild", "--data", data)
     assert rebuilt.returncode == 0
-    assert f"snapshot {taken} is passed over" in rebuilt.stderr
+    assert f"snapshot {taken['position']} is passed over" in rebuilt.stderr
     assert "behind the snapshot at 50" in rebuilt.stdout
-    run("request", "POST", "/v1/admin/snapshots", "--body", '{"position": 60}', "--data", data)
-    assert positions(data) == [taken, 60, 50], "the command waited for the snapshot"
-    run("request", "DELETE", "/v1/admin/snapshots/50", "--data", data)
-    gone = engramlog("request", "DELETE", "/v1/admin/snapshots/50", "--data", data)
+    gone = engramlog("snapshot", "remove", "7", "--data", data)
     assert (gone.returncode, "there is no snapshot" in gone.stderr) == (1, True)
 
 

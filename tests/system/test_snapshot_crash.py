@@ -11,7 +11,6 @@ from engramlog.api.client.client import Client, ClientError
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.tables.store import current_generation, generations
-from engramlog.replay.snapshot import file_fault
 from engramlog.replay.verify import verify
 from tests.worlds.dying_lives import lived
 from tests.worlds.dying_snapshots import DIGEST, rebuilding
@@ -54,7 +53,7 @@ def test_the_next_start_ignores_interrupted_work(folders: dict[str, Path], point
         found, broken = node.snapshots.all()
         assert ([each.position for each in found], broken) == ([41], [])
         assert len(list(node.snapshots.folder.iterdir())) == 2
-        assert file_fault(found[0], node.snapshots.path(41)) is None
+        assert node.snapshot_fault(found[0], replay=True) is None
         assert verify(node.log).fault is None
         node.write(asserted(value=Value("string", "afterwards")))
         report = node.rebuild()
@@ -132,8 +131,7 @@ def test_kills_under_rebuilds_and_snapshots_lose_nothing(tmp_path: Path) -> None
         assert set(opened.reader.image.facts.slot_of) >= set(written)
         found, broken = opened.snapshots.all()
         assert broken == []
-        for each in found:
-            assert file_fault(each, opened.snapshots.path(each.position)) is None
+        assert [opened.snapshot_fault(each) for each in found] == [None] * len(found)
         digest = opened.reader.digests().local
         for from_scratch in (False, True):
             report = opened.rebuild(from_scratch=from_scratch)

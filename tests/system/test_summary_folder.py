@@ -109,9 +109,9 @@ def test_changes_while_the_node_was_down(tmp_path: Path) -> None:
 
 
 def head_of(data: Path) -> int:
-    done = engramlog("request", "GET", "/v1/summaries", "--data", data)
+    done = engramlog("summaries", "list", "--data", data, "--json")
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["summaries"]) == 3
+    assert len(json.loads(done.stdout)) == 3
     done = engramlog("replay", "heads", "--data", data)
     assert done.returncode == 0, done.stderr
     return int(json.loads(done.stdout)["position"])
@@ -135,3 +135,42 @@ def test_a_missing_folder_ends_no_task(tmp_path: Path) -> None:
         assert "is not UTF-8" in node.errors()
     finally:
         node.stop()
+
+
+def test_an_unusable_file_is_skipped_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    write(folder, "weekly/weekly_2026-W24.md", "One\0.\n")
+    write(folder, "weekly/weekly_2026-W25.md", "Two.\n")
+    done = engramlog("summaries", "import", folder, "--data", tmp_path / "data")
+    assert "skipped weekly/weekly_2026-W24.md: the file holds the NUL character" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "recorded 1 summaries, 0 unchanged\n")
+
+
+def test_import_is_repeatable_and_json(tmp_path: Path) -> None:
+    folder, data = tmp_path / "memory", tmp_path / "data"
+    write(folder, "weekly/weekly_2026-W25.md", "One.\n\nTwo.\n")
+    write(folder, "weekly/notes.md", "Three.\n")
+    write(folder, "2026-W25.md", "The same week again.\n")
+    write(folder, "README.md", "About these notes.\n")
+    done = engramlog("summaries", "import", folder, "--data", data, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summaries"] == [
+        {
+            "name": "weekly/weekly_2026-W25.md",
+            "tier": "weekly",
+            "period_start": "2026-06-15",
+            "paragraphs": 2,
+            "asserted": 2,
+            "retracted": 0,
+            "changed": True,
+        }
+    ]
+    ignored = json.loads(done.stdout)["ignored"]
+    assert [each["name"] for each in ignored] == ["weekly/notes.md", "2026-W25.md"]
+    assert "weekly/notes.md: ignored: its name says no day" in done.stderr
+    assert "2026-W25.md: ignored: weekly/weekly_2026-W25.md is of the same period" in done.stderr
+    done = engramlog("summaries", "import", folder, "--data", data)
+    assert done.stdout == "recorded 0 summaries, 1 unchanged\n"
+    done = engramlog("summaries", "list", "--data", data)
+    assert "2026-06-15  weekly" in done.stdout
+    assert engramlog("summaries", "import", folder / "none", "--data", data).returncode == 1

@@ -1,4 +1,4 @@
-"""``engramlog erase``: erasing facts for good."""
+"""``engramlog erase`` and ``engramlog hold``: erasing facts for good, and preventing it."""
 
 import argparse
 import time
@@ -24,6 +24,13 @@ examples:
   engramlog erase status --data memory
   engramlog erase status 0190a1b2-… --data memory --json         (with the signed receipt)
 """
+HOLD_EXAMPLES = """\
+examples:
+  engramlog hold add --entity user:bob --reason "lawsuit 12/2026" --data memory
+  engramlog hold remove --entity user:bob --data memory
+  engramlog hold list --data memory
+"""
+
 ERASURES = table(
     {
         "erasure": "erasure_id",
@@ -41,6 +48,17 @@ ONE = Request(
     "GET /v1/erasures/{erasure_id}",
     lambda args, found: ERASURES(args, {"erasures": [found]}),
     embedding="pinned",
+)
+HOLDS = table(
+    {
+        "held": "target_kind",
+        "target": "target",
+        "by": "actor",
+        "since": "set_at",
+        "reason": "reason",
+    },
+    "holds",
+    empty="no legal holds",
 )
 
 
@@ -61,6 +79,19 @@ def register(commands: Subcommands) -> None:
     parser.add_argument(
         "erasure_id", metavar="ID", nargs="?", help="one erasure (default: the newest)"
     )
+    group = commands.group("hold", "forbid erasing a fact or entity", HOLD_EXAMPLES)
+    for name, text, held in (
+        ("add", "forbid erasing", True),
+        ("remove", "allow erasing again", False),
+    ):
+        parser = group.add(name, text, run_holds)
+        target = parser.add_mutually_exclusive_group(required=True)
+        target.add_argument("--fact", metavar="ID", help="the fact to hold")
+        target.add_argument("--entity", metavar="URI", help="the entity to hold")
+        parser.add_argument("--reason", default="", metavar="TEXT", help="a note for the log")
+        add_target_arguments(parser, json=True)
+        parser.set_defaults(held=held)
+    group.reaching("list", "every legal hold", run_holds)
 
 
 def _add_erasing(parser: argparse.ArgumentParser) -> None:
@@ -128,3 +159,18 @@ def _state_line(found: dict[str, Any]) -> str:
 def run_status(args: argparse.Namespace) -> int:
     """Print the state of one erasure, or of the newest."""
     return (NEWEST if args.erasure_id is None else ONE)(args)
+
+
+def run_holds(args: argparse.Namespace) -> int:
+    """Set or release a hold, if the command does, and list all."""
+    with reach(args) as client:
+        if "held" in args:
+            target = {"fact_id": args.fact} if args.fact is not None else {"entity": args.entity}
+            body = {**target, "held": args.held, "reason": args.reason}
+            client.request("PUT", "/v1/legal-holds", body=body)
+        pages = client.pages("/v1/legal-holds", {"limit": 500})
+        answer = {"holds": [each for page in pages for each in page["holds"]]}
+    if args.json:
+        return print_json(answer)
+    HOLDS(args, answer)
+    return 0

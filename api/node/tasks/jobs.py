@@ -216,7 +216,7 @@ class Reindex(WorkRecord, kw_only=True):
 
 
 class SnapshotJob(WorkRecord, kw_only=True):
-    """The progress of taking a snapshot, or the outcome of the last one. ``steps``: of
+    """The progress of taking or verifying a snapshot, or the outcome of the last one. ``steps``: of
     the copy, or events while building tables from the log."""
 
     unit = "steps"

@@ -7,7 +7,7 @@ from engramlog.api.http.errors import coded
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.jobs import Progress, SingleJob, SnapshotJob
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
-from engramlog.replay.snapshot import mismatch
+from engramlog.replay.snapshot import SnapshotFault, mismatch
 
 LOOK_SECONDS = 5.0
 
@@ -35,13 +35,26 @@ class SnapshotList(Struct):
     job: SnapshotJob
 
 
+class Checked(Struct, frozen=True):
+    """A verified snapshot; ``fault`` is null if it is good."""
+
+    position: int
+    fault: str | None
+
+
+class SnapshotVerification(Struct, frozen=True):
+    """The findings of a verification."""
+
+    checked: list[Checked]
+
+
 class SnapshotTaking(LoopTask):
     """See the module.
 
     Args: every_events: events between automatic snapshots; 0 for none.
         keep: how many automatic snapshots to keep.
 
-    Attributes: job: takes requested snapshots.
+    Attributes: job: takes and verifies requested snapshots.
     """
 
     def __init__(self, node: Node, every_events: int, keep: int) -> None:
@@ -76,6 +89,16 @@ class SnapshotTaking(LoopTask):
 
         self.job.begin(work)
 
+    def verify(self, position: int | None, *, replay: bool) -> None:
+        """Begin to verify one or all. Raises ApiError 409 ``snapshot_running``, or 404
+        ``snapshot_not_found``."""
+        if position is not None:
+            try:
+                self._node.snapshots.get(position)
+            except SnapshotFault as fault:
+                raise coded("snapshot_not_found", str(fault)) from fault
+        self.job.begin(lambda progress: self._verify(position, replay, progress))
+
     def records(self) -> SnapshotList:
         """Every snapshot, and the state of automatic ones."""
         found, broken = self._node.snapshots.all()
@@ -89,6 +112,22 @@ class SnapshotTaking(LoopTask):
             error=self.error,
             job=self.job.record(),
         )
+
+    def _verify(
+        self, position: int | None, replay: bool, progress: Progress
+    ) -> SnapshotVerification:
+        node = self._node
+        if position is not None:
+            found, checked = [node.snapshots.get(position)], []
+        else:
+            found, broken = node.snapshots.all()
+            checked = [Checked(each.position, each.reason) for each in broken]
+        for number, snapshot in enumerate(found):
+            progress(number, len(found))
+            fault = node.snapshot_fault(snapshot, progress, replay=replay)
+            checked.append(Checked(snapshot.position, fault))
+        progress(len(found), len(found))
+        return SnapshotVerification(checked)
 
     async def run(self) -> None:
         await self.repeat(self._take_due, LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""Snapshots of the tables: take, list, remove, and send to replicas."""
+"""Snapshots of the tables: take, list, verify, remove, and send to replicas."""
 
 import asyncio
 from contextlib import suppress
@@ -27,6 +27,13 @@ class SnapshotBody(Model, extra="forbid"):
     position: Position | None = None
 
 
+class VerifyBody(Model, extra="forbid"):
+    """``position``: of one snapshot; null: all. ``replay``: also compare with the log."""
+
+    position: Position | None = None
+    replay: bool = False
+
+
 class SnapshotRemoved(Struct):
     """The removed snapshot."""
 
@@ -47,6 +54,19 @@ async def take(call: Call, body: SnapshotBody) -> SnapshotJob:
 def list_all(call: Call) -> SnapshotList:
     """Every snapshot, and the progress of the current job."""
     return call.service.snapshots.records()
+
+
+@routes.add(
+    "POST /v1/admin/snapshots/verify",
+    permission="admin",
+    body_required=False,
+    status=202,
+    errors=(404,),
+)
+async def verify(call: Call, body: VerifyBody) -> SnapshotJob:
+    """Read every row of one or all snapshots in the background."""
+    call.service.snapshots.verify(body.position, replay=body.replay)
+    return call.service.snapshots.job.record()
 
 
 @routes.add("DELETE /v1/admin/snapshots/{position}", permission="admin")

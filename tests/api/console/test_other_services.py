@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -97,12 +98,24 @@ def test_a_command_says_that_another_service_answered(
     assert shown.err.startswith("engramlog: ")
 
 
-@pytest.mark.parametrize("words", ["erase status", "key revoke", "receipts", "retract"])
+@pytest.mark.parametrize(
+    "words", ["erase status", "capability revoke", "key revoke", "receipts", "retract"]
+)
 def test_a_name_with_any_signs_stays_one_part_of_the_path(
     words: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words.split(" "), "a b/c?d", "--url", url]) == 1
     assert "did not answer as a node" in capsys.readouterr().err
+
+
+def test_a_file_of_episodes_takes_nothing_that_its_lines_say(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text("{}")
+    assert main(["episodes", "add", "--file", str(file), "--user", "Ann", "--url", url]) == 1
+    message = "engramlog: each line of --file has its own user: leave out --user\n"
+    assert capsys.readouterr().err == message
 
 
 def test_expected_fields_are_those_of_the_routes() -> None:

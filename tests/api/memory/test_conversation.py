@@ -33,7 +33,6 @@ def told(serve: Callable[..., LiveNode]) -> LiveNode:
     assert answer.status_code == 201, answer.text
     for episode in episodes:
         clock.set(parse_instant(episode["timestamp"]))
-        del episode["op"]  # of import lines
         answer = live.call("POST", "/v1/episodes", json=episode)
         assert answer.status_code == 201, answer.text
         live.run(live.app_scheduler().tick())

@@ -9,6 +9,7 @@ import pytest
 from engramlog.projections.tables.database import query
 from tests.worlds.garden_requests import made
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.processes import engramlog
 from tests.worlds.waiting import until
 
 WEEK = "weekly/weekly_2026-W25.md"
@@ -238,3 +239,22 @@ def test_too_long_a_paragraph_is_refused(serve: Callable[..., LiveNode]) -> None
     assert answer.status_code == 413
     assert answer.json()["detail"]["code"] == "value_too_large"
     assert listed(live) == []
+
+
+def test_a_file_that_a_node_refuses_stops_no_other(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for day, text in {1: "One.", 2: "x" * 300_000, 3: "p\n\n" * 2_001, 4: "Four."}.items():
+        (folder / f"2026-06-0{day}.md").write_text(text)
+    command = ["summaries", "import", folder, "--data", tmp_path / "data"]
+    done = engramlog(*command)
+    assert (done.returncode, done.stdout) == (1, "recorded 2 summaries, 0 unchanged\n")
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == [
+        "engramlog",  # it makes the data directory
+        "skipped daily/daily_2026-06-02.md",
+        "skipped daily/daily_2026-06-03.md",
+    ]
+    none = engramlog(*command, "--scope", "world")
+    assert none.returncode == 1
+    assert "scope" in none.stderr
+    assert len(none.stderr.splitlines()) == 1

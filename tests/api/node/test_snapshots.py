@@ -38,7 +38,7 @@ def positions(live: LiveNode) -> list[int]:
     return [each["position"] for each in ask(live, "GET", PATH).json()["snapshots"]]
 
 
-def test_taking_listing_and_removing(live: LiveNode) -> None:
+def test_taking_listing_verifying_and_removing(live: LiveNode) -> None:
     first = live.state(v="one", relation="tag:a")["position"]
     head = live.state(v="two", relation="tag:b")["position"]
     now = taken(live)
@@ -46,6 +46,14 @@ def test_taking_listing_and_removing(live: LiveNode) -> None:
     assert now["digest"] == live.node.reader.digests().local
     assert taken(live, position=first)["position"] == first
     assert positions(live) == [head, first]
+    assert ask(live, "POST", f"{PATH}/verify", json={"replay": True}).status_code == 202
+    assert finished(live, PATH, "job")["result"] == {
+        "checked": [{"position": head, "fault": None}, {"position": first, "fault": None}]
+    }
+    live.node.snapshots.path(head).write_bytes(b"")
+    ask(live, "POST", f"{PATH}/verify", json={"position": head})
+    (checked,) = finished(live, PATH, "job")["result"]["checked"]
+    assert checked == {"position": head, "fault": "its file is not as it was written"}
     assert ask(live, "DELETE", f"{PATH}/{head}").json() == {"removed": head}
     assert positions(live) == [first]
     assert not list(live.node.snapshots.folder.glob(f"*{head}*"))
@@ -59,6 +67,8 @@ def test_taking_listing_and_removing(live: LiveNode) -> None:
         ("POST", PATH, {"position": -1}, 422, None),
         ("POST", PATH, {"position": "1"}, 422, None),
         ("POST", PATH, {"at": 1}, 422, None),
+        ("POST", f"{PATH}/verify", {"position": 1}, 404, "snapshot_not_found"),
+        ("POST", f"{PATH}/verify", {"replay": "yes please"}, 422, None),
         ("DELETE", f"{PATH}/1", None, 404, "snapshot_not_found"),
         ("DELETE", f"{PATH}/-1", None, 404, "snapshot_not_found"),
         ("DELETE", f"{PATH}/1e3", None, 404, "snapshot_not_found"),
@@ -85,7 +95,7 @@ def test_only_admins_see_or_take_them_and_only_replicas_fetch(
     reader, admin = live.mint("read", "write"), live.mint("admin", "read")
     taken(live)
     for method, path in (
-        ("GET", PATH), ("POST", PATH), ("DELETE", f"{PATH}/1"),
+        ("GET", PATH), ("POST", PATH), ("POST", f"{PATH}/verify"), ("DELETE", f"{PATH}/1"),
         ("GET", "/v1/replication/snapshots"), ("GET", "/v1/replication/snapshots/1"),
     ):  # fmt: skip
         assert live.call(method, path, key=reader).status_code == 403, path

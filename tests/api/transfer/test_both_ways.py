@@ -52,9 +52,10 @@ def lives_in(live: LiveNode) -> list[str]:
 TARGETS = pytest.mark.parametrize("target", ["--url", "--data"])
 
 
-def test_a_match_finds_a_fact_of_the_lines_right_before_it(live: LiveNode) -> None:
+@TARGETS
+def test_a_match_finds_a_fact_of_the_lines_right_before_it(live: LiveNode, target: str) -> None:
     match = {name: fact("Graz")[name] for name in ("entity", "relation", "value")}
-    statuses = imported(live, "--data", fact("Graz"), {"op": "retract", "match": match})
+    statuses = imported(live, target, fact("Graz"), {"op": "retract", "match": match})
     assert (statuses, lives_in(live)) == (["asserted", "retracted"], [])
 
 
@@ -67,16 +68,20 @@ def test_a_record_of_confidence_0_ends_the_facts_of_any_source_unless_it_is_alon
     assert lives_in(live) == left
 
 
-def test_a_date_in_a_match_is_its_first_moment(live: LiveNode) -> None:
+@TARGETS
+def test_a_date_in_a_match_is_its_first_moment(live: LiveNode, target: str) -> None:
     dated = fact("Graz", valid_from="2024-05-01")
-    imported(live, "--data", dated)
+    imported(live, target, dated)
     match = {name: dated[name] for name in ("entity", "relation", "value", "valid_from")}
-    assert imported(live, "--data", {"op": "retract", "match": match}) == ["retracted"]
+    assert imported(live, target, {"op": "retract", "match": match}) == ["retracted"]
 
 
-def test_a_later_line_may_name_the_fact_that_settles_a_contradiction(live: LiveNode) -> None:
+@TARGETS
+def test_a_later_line_may_name_the_fact_that_settles_a_contradiction(
+    live: LiveNode, target: str
+) -> None:
     statuses = imported(
-        live, "--data",
+        live, target,
         fact("Graz", key="a"), fact("Linz", key="b", source="agent:y"),
         {"op": "resolve", "winner": "a", "loser": "b", "states": fact("Wien", key="c")},
         {"op": "retract", "target": "c"},
@@ -85,10 +90,12 @@ def test_a_later_line_may_name_the_fact_that_settles_a_contradiction(live: LiveN
     assert lives_in(live) == []
 
 
-def test_a_url_refuses_lines_that_need_the_nodes_machine(live: LiveNode) -> None:
-    alias = {"op": "alias", "name": "user:annie", "entity": "user:ann"}
-    with pytest.raises(ImportStopped, match=r"^line 2: op: a URL takes facts, retractions by id"):
-        imported(live, "--url", fact("Graz"), alias)
+def test_a_rule_of_a_skipped_line_is_refused_by_its_line(live: LiveNode) -> None:
+    """Rules come last, so the run that stopped had not written it."""
+    document = {"cadence": {"every": 1}, "garden_id": "nowhere"}
+    rule = {"op": "rule", "rule_id": "r", "document": document}
+    with pytest.raises(ImportStopped, match=r"^line 2: "):
+        imported(live, "--url", fact("Graz"), rule, fact("Linz"), skip=2)
 
 
 @TARGETS
