@@ -109,7 +109,7 @@ def _are_outdated(survey: Survey, slots: I32, contradicted: Bool) -> Bool:
     One that has not begun outdates none, and a discussion has no latest word."""
     view = survey.view
     outdated = np.zeros(len(slots), dtype=np.bool_)
-    begun = view.valid_from[slots] <= survey.moment.instant_us
+    begun = view.valid_from[slots] <= survey.moment.valid_us
     disputed = np.flatnonzero(contradicted & begun)
     if len(disputed) < 2:
         return outdated

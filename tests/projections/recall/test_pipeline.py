@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engramlog.projections.moment import parse_instant
 from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.conversation.layouts import SAID_MIN
 from engramlog.projections.recall.pipeline import recall
@@ -22,8 +23,14 @@ OTHER = "agent:other"
 
 
 def ask(
-    world: World, query: str, *scopes: str, profile: str | Profile = "default", **more: Any
+    world: World,
+    query: str,
+    *scopes: str,
+    profile: str | Profile = "default",
+    valid_at_us: int | None = None,
+    **more: Any,
 ) -> RecallAnswer:
+    moment = msgspec.structs.replace(world.moment(), valid_at_us=valid_at_us)
     chosen = load_profile(profile) if isinstance(profile, str) else profile
     return recall(
         world.view(),
@@ -31,7 +38,7 @@ def ask(
         RecallRequest(query=query, **more),
         chosen,
         reader(*scopes),
-        world.moment(),
+        moment,
         slots_of_cid=world.slots_of_cid,
         stopwatch=lambda: 0.0,
     )
@@ -193,8 +200,8 @@ def test_contradicted_facts_weigh_less_and_leave_only_on_request() -> None:
     assert ids(ask(world, "ledger", include_contradicted=False)) == ["fact-2"]
 
 
-def weights_of_contradiction(world: World, query: str) -> dict[str, float]:
-    answer = ask(world, query, explain=True)
+def weights_of_contradiction(world: World, query: str, **more: Any) -> dict[str, float]:
+    answer = ask(world, query, explain=True, **more)
     return {
         each.row.id: each.explain["factors"]["contradiction"]
         for each in answer.results
@@ -215,6 +222,10 @@ def test_a_value_that_its_own_source_replaced_ranks_behind_the_newer() -> None:
         {"fact-0": 0.7, "fact-1": 0.7 * 0.8, "fact-2": 0.7, "fact-3": 0.7, "fact-4": 0.7}
     )
     assert ids(ask(world, "ledger"))[0] != "fact-1"
+    in_2100 = parse_instant("2100-01-01T00:00:00Z")
+    assert weights_of_contradiction(world, "ledger", valid_at_us=in_2100) == pytest.approx(
+        {f"fact-{number}": 0.7 * 0.8 for number in range(3)} | {"fact-3": 0.7, "fact-4": 0.7}
+    )
 
 
 def test_the_last_turn_of_a_discussion_replaces_none() -> None:
