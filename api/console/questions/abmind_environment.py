@@ -33,7 +33,15 @@ VARIABLES: dict[str, ProfilePlace] = {
     "RECALL_SE_WAIT_MS": ProfilePlace("stages", "semantic", ("deadline_ms",)),
     "RECALL_SS_SCAN_ROWS": ProfilePlace("stages", "simhash", ("parameters", "rows")),
 }
-"""abmind's variables of recall."""
+"""abmind's variables of recall that are numbers."""
+_MODE, _BITS = "MEMORY_SEARCH_MODE", "SIGNATURE_BITS"
+_TURNED_OFF: dict[str, tuple[str, ...]] = {
+    "hybrid": (),
+    "fts": ("semantic", "simhash"),
+    "signature": ("fuzzy", "semantic"),
+}
+"""The stages that a search mode turns off. The other two always run."""
+_SIGNATURE_BITS = "256"
 
 
 def number_of(text: str) -> float | int | None:
@@ -63,10 +71,10 @@ def whole_number(
 def tuned(
     document: Mapping[str, Any], environ: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The document with the numbers of abmind's variables. Warns of each that is not a number, out
+    """The document with the values of abmind's variables. Warns of each that is not a number, out
     of range, or for a part that this profile lacks."""
     changed = copy.deepcopy(dict(document))
-    warnings: list[str] = []
+    warnings = _set_mode(changed, environ)
     for name, place in VARIABLES.items():
         given = environ.get(name, "").strip()
         if not given:
@@ -88,6 +96,26 @@ def tuned(
         else:
             changed = tried
     return changed, warnings
+
+
+def _set_mode(document: dict[str, Any], environ: Mapping[str, str]) -> list[str]:
+    """Turn off the stages that the search mode omits. Returns warnings."""
+    warnings: list[str] = []
+    mode = environ.get(_MODE, "").strip() or "hybrid"
+    stages = {stage["name"]: stage for stage in document["stages"]}
+    omitted = _TURNED_OFF.get(mode)
+    if omitted is None:
+        modes = ", ".join(_TURNED_OFF)
+        warnings.append(f"{_MODE} is {mode!r}, not one of {modes}: the profile's stages stay")
+    elif missing := [name for name in omitted if name not in stages]:
+        warnings.append(f"{_MODE} has no effect: the profile has no {missing[0]}")
+    else:
+        for name in omitted:
+            stages[name]["weight"] = 0
+    bits = environ.get(_BITS, "").strip() or _SIGNATURE_BITS
+    if bits != _SIGNATURE_BITS:
+        warnings.append(f"{_BITS} is {bits!r}: signatures have {_SIGNATURE_BITS} bits")
+    return warnings
 
 
 def _put(part: dict[str, Any], path: tuple[str, ...], number: float) -> None:

@@ -93,6 +93,43 @@ def test_a_variable_of_a_part_that_the_profile_lacks_is_reported() -> None:
     assert warnings == ["RECALL_SS_SCAN_ROWS has no effect: the profile has no simhash"]
 
 
+@pytest.mark.parametrize("name", ["abmind", "abmind-head"])
+@pytest.mark.parametrize(
+    ("mode", "off"),
+    [
+        ("hybrid", set()),
+        ("fts", {"semantic", "simhash"}),
+        ("signature", {"fuzzy", "semantic"}),
+    ],
+)
+def test_the_search_mode_turns_stages_off(name: str, mode: str, off: set[str]) -> None:
+    document, warnings = tuned(
+        built_in_document(name), {"MEMORY_SEARCH_MODE": mode, "SIGNATURE_BITS": "256"}
+    )
+    assert warnings == []
+    stages = parse_profile(document).stages
+    assert {stage.name for stage in stages if stage.weight == 0} == off
+    assert len(stages) == 5
+
+
+def test_a_mode_or_a_size_that_does_not_exist_is_reported() -> None:
+    asked = built_in_document("abmind")
+    environ = {"MEMORY_SEARCH_MODE": "vector", "SIGNATURE_BITS": "128"}
+    assert tuned(asked, environ) == (
+        asked,
+        [
+            "MEMORY_SEARCH_MODE is 'vector', not one of hybrid, fts, signature: the profile's "
+            "stages stay",
+            "SIGNATURE_BITS is '128': signatures have 256 bits",
+        ],
+    )
+    lexical = built_in_document("default")
+    assert tuned(lexical, {"MEMORY_SEARCH_MODE": "fts"}) == (
+        lexical,
+        ["MEMORY_SEARCH_MODE has no effect: the profile has no simhash"],
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "expected", "warned"),
     [
