@@ -25,7 +25,7 @@ from engramlog.api.schemas.rights import (
 from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import AgentKeySet, KeyIssued, KeyRevoked
 from engramlog.projections.authorization import PERMISSIONS
-from engramlog.projections.moment import DAY_US, format_instant, parse_instant
+from engramlog.projections.moment import DAY_US, SECOND_US, format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.agent_keys import AgentKeyRow
 from engramlog.projections.tables.declared.keys import KeyRow
@@ -68,7 +68,7 @@ async def create_key(call: Call, request: KeyRequest) -> KeyRecord:
         raise ApiError(403, "only the machine's own command line can grant replicate")
     scopes = _scopes(call, request)
     now_us = call.node.clock.now_us()
-    expires_us = now_us + LIFETIME_DAYS * DAY_US
+    expires_us = now_us - now_us % SECOND_US + LIFETIME_DAYS * DAY_US
     if request.expires_at is not None:
         expires_us = parse_instant(request.expires_at)
         if expires_us <= now_us:

@@ -174,7 +174,9 @@ def test_a_new_key_works_and_is_listed_without_its_secret(guarded: LiveNode) -> 
         "id", "entity_uri", "permissions", "description", "created_at", "expires_at", "tenant_id",
     ]  # fmt: skip
     assert (body["entity_uri"], body["tenant_id"]) == ("agent:bot", "default")
+    created, expires = map(datetime.fromisoformat, (body["created_at"], body["expires_at"]))
     assert body["created_at"].endswith("+00:00")
+    assert expires - created == timedelta(days=90)
     listed = guarded.call("GET", "/v1/auth/keys", key=RAW_KEY)
     assert [row["id"] for row in listed.json()] == [body["id"]]
     assert RAW_KEY not in listed.text
