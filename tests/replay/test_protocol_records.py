@@ -72,6 +72,16 @@ def test_the_recorded_fact_keeps_its_content_id_its_clock_and_its_node() -> None
     assert fact.cid.endswith("d49848")
 
 
+def test_a_peer_decides_neither_score_nor_trust() -> None:
+    """Spec-07: the score is local. What a record says of its own rank changes no recorded fact."""
+    claims = {
+        "score": 99.0, "source_trust": 1.0, "effective_confidence": 1.0, "trust": 1.0,
+        "access_count": 1000, "contradicted": False, "attested": True, "attested_key_id": "k",
+        "attributes": {"trust": 3, "tier": "core", "relevance": 10}, "position": 1,
+    }  # fmt: skip
+    assert taken({**GOOD, **claims}, BOUNDS) == taken(GOOD, BOUNDS)
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
     [
