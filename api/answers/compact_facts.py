@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from engramlog.api.answers.fact_record import FactRecord, ShortFact, WireValue
+from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.text.invisible_characters import looks_like_another, spelled_out
 from engramlog.projections.text.sanitizing import IN_NAME, NOTICES
@@ -123,9 +124,11 @@ def line_of(record: Stated, name: str, value: str | None = None) -> str:
 
 
 def _date(record: Stated) -> str:
-    """Since when the fact holds. Contradicting facts need the time: their order says which one is
-    the latest."""
+    """Since when the fact holds. Contradicting facts need the time, in UTC: their order says which
+    one is the latest."""
     at = str(record.valid_from or record.timestamp)
+    if record.contradicted:
+        at = format_instant(parse_instant(at))
     return at[:19] if record.contradicted and at[11:19] != "00:00:00" else at[:10]
 
 

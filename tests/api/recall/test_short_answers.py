@@ -62,6 +62,7 @@ def test_a_line_has_entity_value_date_and_id(atlas: LiveNode) -> None:
 @pytest.mark.parametrize(
     ("at", "shown"),
     [("2026-01-02T13:14:15.678901+00:00", "2026-01-02T13:14:15"),
+     ("2026-01-02T18:14:15+05:00", "2026-01-02T13:14:15"),
      ("2026-01-02T00:00:00Z", "2026-01-02")],
 )  # fmt: skip
 def test_contradicting_values_have_the_time_of_day(at: str, shown: str) -> None:
