@@ -99,6 +99,13 @@ def test_a_card_has_the_protocols_keys_and_its_markdown(live: LiveNode) -> None:
     )
 
 
+def test_a_card_has_the_facts_from_an_effective_confidence_of_0_3_on(live: LiveNode) -> None:
+    live.state(relation="memory:in", confidence=0.3)
+    live.state(relation="memory:out", confidence=0.299999)
+    text = warm(live)["markdown"]
+    assert ("memory:in" in text, "memory:out" in text) == (True, False)
+
+
 def test_no_facts_and_wrong_scopes(live: LiveNode) -> None:
     live.state()
     absent = card(live, BOB)

@@ -142,8 +142,8 @@ def test_the_cap_keeps_the_best_facts_and_counts_the_others() -> None:
     assert shown == {f"f{n}" for n in range(len(shown))}, "the best ones, without gaps"
     assert card.omitted == 400 - len(shown) > 0
     assert f"\n… {card.omitted} lower-confidence facts omitted\n" in card.markdown
-    # A row here is 81 or 82 bytes, and less than two rows of space are left.
-    assert TOKENS_MAX * 4 - 3 * 82 < len(card.markdown.encode()) <= TOKENS_MAX * 4
+    # 4,000 tokens of four bytes. A row here is 81 or 82 bytes, and less than two rows are left.
+    assert 16_000 - 3 * 82 < len(card.markdown.encode()) <= 16_000
     assert [each.relation for each in card.shown] == sorted(each.relation for each in card.shown)
 
 

@@ -17,7 +17,7 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.cards.content import Card
 from engramlog.projections.cards.generator import GROUP_MAX, card_of
 from engramlog.projections.cards.inputs import AskedCard
-from engramlog.projections.cards.serving import Cards
+from engramlog.projections.cards.serving import FORCE_SECONDS_MAX, Cards
 from engramlog.projections.cards.source import PastCards, Served
 from engramlog.projections.contradictions.conflicts import conflicts
 from engramlog.projections.moment import Moment
@@ -335,6 +335,10 @@ def slow(tmp_path: Path) -> Iterator[tuple[Desk, Slow]]:
     yield desk, write
     write.go.set()
     desk.close()
+
+
+def test_force_takes_at_most_the_seeds_500_ms() -> None:
+    assert FORCE_SECONDS_MAX == 0.5
 
 
 def test_force_waits_for_the_card_of_now(slow: tuple[Desk, Slow]) -> None:
