@@ -9,6 +9,7 @@ from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import (
     ProfileError,
     UnknownProfile,
+    built_in_document,
     load_profile,
     parse_profile,
     profile_names,
@@ -26,6 +27,10 @@ def document(**changes: Any) -> dict[str, Any]:
     return base | changes
 
 
+def built_in(name: str, part: str) -> list[dict[str, Any]]:
+    return built_in_document(name)[part]  # type: ignore[no-any-return]
+
+
 def test_the_profiles_that_come_with_the_node_load() -> None:
     assert profile_names() == ["abmind", "abmind-head", "default", "stargraph", "stigmem"]
     for name in profile_names():
@@ -40,6 +45,35 @@ def test_the_stigmem_profile_is_the_seeds() -> None:
     assert profile.packing.skips_max == 0
     assert {each.mode for each in profile.factors} == {"mul"}
     assert profile.factors[0].parameters == Recency(rate_per_day=0.01, floor=0.0)
+    assert {each.name: each.weight for each in profile.stages} == {
+        "lexical": 0.3, "semantic": 0.5, "graph": 0.2,
+    }  # fmt: skip
+    numbers = {each["name"]: each.get("parameters") for each in built_in("stigmem", "factors")}
+    assert numbers["derivation"] == {"per_hop": 0.9}
+    assert numbers["contradiction"] == {"unresolved": 0.7}
+    assert numbers["garden_tier"] == {"garden": 1.0, "quarantine": 0.2}
+    assert numbers["source_trust"] == {"floor": 0.5}
+    assert (profile.cards.fast_path, profile.cards.min_avg_confidence) == (True, 0.5)
+
+
+def test_the_abmind_profile_is_its_pages() -> None:
+    profile = load_profile("abmind")
+    stages = {each["label"]: each for each in built_in("abmind", "stages")}
+    assert list(stages) == ["Sf", "Se", "Ss", "S6", "S8"]
+    assert (stages["Se"]["per_result"], stages["Se"]["parameters"]) == (3, {"threshold": 0.5})
+    assert stages["Ss"]["parameters"] == {"version": 1, "threshold": 0.65, "cap": 5}
+    assert stages["S6"]["parameters"]["score"] == 0.5
+    assert stages["S8"]["parameters"]["edge_score"] == 0.6
+    skipped = {label for label, each in stages.items() if "skipped_after" in each}
+    assert skipped == {"Se", "Ss"}, "if Sf fills the limit"
+    assert {each["name"]: each["parameters"] for each in built_in("abmind", "factors")} == {
+        "confirm_penalty": {"stage": "fuzzy", "by": "semantic", "value": 0.5},
+        "context": {"hour": 0.02, "day": 0.015, "topic": 0.03},
+        "emotion_additive": {"per_point": 0.02},
+        "spacing": {"weekly": 1.3, "daily": 1.15},
+    }
+    diversity = profile.diversity
+    assert (diversity.lambda_mmr, diversity.similarity) == (0.7, "jaccard_words")
 
 
 def test_an_unknown_profile_is_named() -> None:
