@@ -81,7 +81,8 @@ def _insertion(
 
 
 def end_rows(db: apsw.Connection, table: str, event: Recorded, **key: apsw.SQLiteValue) -> None:
-    """End the live rows with this key at the event."""
+    """End the live rows with this key at the event. An index of the live rows finds them: a key's
+    past may be long."""
     wanted = "".join(f" AND {column}=?" for column in key)
     sql = f"UPDATE {table} SET to_position=? WHERE to_position={LIVE}{wanted}"
     db.execute(sql, (event.position, *key.values()))

@@ -47,6 +47,7 @@ class AliasesProjector(Projector):
         to_position INTEGER NOT NULL DEFAULT {LIVE},
         PRIMARY KEY (raw_uri, from_position)
     ) STRICT, WITHOUT ROWID;
+    CREATE UNIQUE INDEX aliases_live ON aliases (raw_uri) WHERE to_position = {LIVE};
     """
     kinds = frozenset({"alias_set"})
     erasing = (f"DELETE FROM aliases WHERE from_position IN {POSITIONS}",)

@@ -59,6 +59,8 @@ class GardensProjector(Projector):
         to_position INTEGER NOT NULL DEFAULT {LIVE},
         PRIMARY KEY (garden_id, entity_uri, from_position)
     ) STRICT, WITHOUT ROWID;
+    CREATE UNIQUE INDEX garden_members_live ON garden_members (garden_id, entity_uri)
+        WHERE to_position = {LIVE};
     CREATE TABLE quarantine (
         fact_id TEXT PRIMARY KEY,
         garden_id TEXT NOT NULL,

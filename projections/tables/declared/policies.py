@@ -45,6 +45,7 @@ class PoliciesProjector(Projector):
         to_position INTEGER NOT NULL DEFAULT {LIVE},
         PRIMARY KEY (sort, name, from_position)
     ) STRICT, WITHOUT ROWID;
+    CREATE UNIQUE INDEX declarations_live ON declarations (sort, name) WHERE to_position = {LIVE};
     """
     kinds = frozenset(
         {"policy_set", "set_valued_declared", "profile_set", "embedding_model_pinned"}

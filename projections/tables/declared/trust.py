@@ -32,7 +32,7 @@ from engramlog.projections.rights.trust_formula import (
 )
 from engramlog.projections.tables.database import query, query_one
 from engramlog.projections.tables.projector import Projector, SmallPart
-from engramlog.projections.tables.struct_rows import insert_row, rows_as
+from engramlog.projections.tables.struct_rows import end_rows, insert_row, rows_as
 
 _decode_policy = msgspec.json.Decoder(TrustPolicy).decode
 
@@ -41,10 +41,6 @@ _AT = "from_position<=?2 AND to_position>?2"
 _GIVEN = """
 SELECT trust FROM source_trust WHERE source=? AND from_position<=?
 ORDER BY from_position DESC LIMIT 1
-"""
-_END = f"""
-UPDATE source_trust SET to_position=?1 WHERE source=?2 AND to_position={LIVE}
-AND from_position=(SELECT max(from_position) FROM source_trust WHERE source=?2)
 """
 _HOLDS_KEY = "SELECT 1 FROM key_sources WHERE source=? AND from_position<=?"
 _POLICY = """
@@ -69,6 +65,7 @@ class TrustProjector(Projector):
         set_at_us INTEGER NOT NULL,
         PRIMARY KEY (source, from_position)
     ) STRICT, WITHOUT ROWID;
+    CREATE UNIQUE INDEX source_trust_live ON source_trust (source) WHERE to_position = {LIVE};
     CREATE TABLE key_sources (
         source TEXT PRIMARY KEY,
         from_position INTEGER NOT NULL
@@ -88,7 +85,7 @@ class TrustProjector(Projector):
             insert_row(db, "trust_policies", event, document=change.policy)
         else:
             assert isinstance(change, SourceTrustSet)
-            db.execute(_END, (event.position, change.source))
+            end_rows(db, "source_trust", event, source=change.source)
             insert_row(db, "source_trust", event, set_at_us=event.header.recorded_at)
 
 

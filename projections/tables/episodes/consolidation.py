@@ -30,6 +30,8 @@ class ConsolidationProjector(Projector):
         to_position INTEGER NOT NULL DEFAULT {LIVE},
         PRIMARY KEY (rule_id, from_position)
     ) STRICT, WITHOUT ROWID;
+    CREATE UNIQUE INDEX consolidation_rules_live ON consolidation_rules (rule_id)
+        WHERE to_position = {LIVE};
     CREATE TABLE consolidation_runs (
         position INTEGER PRIMARY KEY,
         rule_id TEXT NOT NULL,

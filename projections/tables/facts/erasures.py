@@ -90,7 +90,7 @@ class ErasuresProjector(Projector):
         set_at INTEGER NOT NULL,
         reason TEXT NOT NULL
     ) STRICT;
-    CREATE INDEX legal_holds_by_target ON legal_holds (target_kind, target);
+    CREATE INDEX legal_holds_by_target ON legal_holds (target_kind, target, to_position);
     """
     kinds = frozenset({"fact_erased", "erasure_certified", "legal_hold_set"})
     erasing = (f"DELETE FROM legal_holds WHERE from_position IN {POSITIONS}",)

@@ -99,7 +99,8 @@ SELECT fact_rows.*, coalesce(accesses.access_count, 0) AS access_count, accesses
     iif(to_position<{LIVE}, 0.0, coalesce(decayed.confidence, base_confidence)) AS confidence
 FROM fact_rows LEFT JOIN decayed_confidences AS decayed USING (from_position)
     LEFT JOIN access_counts AS accesses USING (from_position);
-CREATE INDEX facts_by_key ON fact_rows (entity, relation, scope, garden_id, source, hlc);
+CREATE INDEX facts_by_key
+    ON fact_rows (entity, relation, scope, garden_id, to_position, source, hlc);
 CREATE INDEX facts_by_garden ON fact_rows (garden_id, from_position)
     WHERE garden_id IS NOT NULL;
 """
@@ -187,7 +188,7 @@ class FactsProjector(Projector):
     ``access_counts``; the table is here because erasing needs the positions of facts."""
 
     name = "facts"
-    version = 4
+    version = 5
     schema = SCHEMA
     kinds = frozenset({"fact_asserted", "fact_retracted", "conflict_resolved", "decay_swept"})
     erasing = (

@@ -48,6 +48,8 @@ class VerdictsProjector(Projector):
         to_position INTEGER NOT NULL DEFAULT {LIVE},
         PRIMARY KEY (fact_id, from_position)
     ) STRICT, WITHOUT ROWID;
+    CREATE UNIQUE INDEX content_reviews_live ON content_reviews (fact_id)
+        WHERE to_position = {LIVE};
     """
     kinds = frozenset({"fact_asserted", "content_reviewed"})
     erasing = (
