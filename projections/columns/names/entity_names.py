@@ -5,7 +5,7 @@ import threading
 import unicodedata
 from array import array
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from functools import cache, reduce
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from engramlog.projections.text.scripts import WORD, in_letters, is_unspaced
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 _WORD = re.compile(r"[^\W_]+")
-_ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff]+")
-_DECOMPOSED = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff][\u0300-\u036f]{1,4}")
+_LATIN = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
+_ACCENTED = re.compile(f"(?<![{_LATIN}])[A-Za-z]*[\u00c0-\u024f\u1e00-\u1eff][{_LATIN}]*")
+_DECOMPOSED = re.compile(f"[{_LATIN}][\u0300-\u036f]{{1,4}}")
 
 
 def words_of(text: str) -> list[str]:
@@ -27,16 +28,23 @@ def words_of(text: str) -> list[str]:
     ``in_letters`` knows. Only what would become a stop-word keeps its accents: ``Mỹ`` is a name."""
     if text.isascii():
         return _WORD.findall(text.lower())
-    plain = _ACCENTED.sub(lambda run: strip_diacritics(run[0]), in_letters(text))
-    words = WORD.findall(plain.casefold())
-    if STOP_WORDS.isdisjoint(words):
-        return words
     composed = _DECOMPOSED.sub(lambda run: unicodedata.normalize("NFC", run[0]), text)
-    accented = WORD.findall(in_letters(composed))
-    return [
-        written.casefold() if word in STOP_WORDS else word
-        for word, written in zip(words, accented, strict=True)
-    ]
+    return WORD.findall(_ACCENTED.sub(_without_accents, in_letters(composed)).casefold())
+
+
+def _without_accents(run: re.Match[str]) -> str:
+    plain = run[0].translate(_plain_letters())
+    if plain.lower() not in STOP_WORDS:
+        return plain
+    first, end = run.span()
+    around = run.string[max(0, first - 1) : end + 1].casefold()
+    return run[0] if run[0].casefold() in WORD.findall(around) else plain
+
+
+@cache
+def _plain_letters() -> dict[int, str]:
+    accented = (*range(0xC0, 0x250), *range(0x1E00, 0x1F00))
+    return {letter: strip_diacritics(chr(letter)) for letter in accented}
 
 
 def phrase_of(entity: str) -> str:
