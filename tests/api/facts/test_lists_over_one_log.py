@@ -8,6 +8,7 @@ import pytest
 
 from tests.worlds.lagging_nodes import lags, seen, two_nodes
 from tests.worlds.live import LiveNode
+from tests.worlds.waiting import until
 
 LIST = {"scope": "company", "limit": 2, "tail": True}
 
@@ -21,6 +22,8 @@ def nodes(tmp_path: Path, postgres_url: str) -> Iterator[tuple[LiveNode, LiveNod
         lags(second)
         for v in ("b", "c", "d"):
             first.state(v=v, relation=f"memory:{v}")
+        head = first.node.log.head().position
+        until(lambda: second.node.log.head().position == head)  # its listener heard of them
         commits, follow = second.service().commits, second.node.writer.follow
         wait = commits.wait_reading
 
