@@ -151,8 +151,10 @@ def from_typed(fault: Exception) -> ApiError | None:
 
 
 def from_limit(fault: Exception) -> ApiError | None:
-    """The answer if the process has no more memory, threads, files or processes, which is no bug;
-    None for other errors."""
+    """The answer if the process has no more memory, threads, files or processes, or if a library
+    cannot be loaded, which is no bug; None for other errors."""
+    if isinstance(fault, ImportError):  # only large ones are loaded on first use
+        return coded("degraded", f"the node cannot load {fault.name or 'a library'}")
     scarce = isinstance(fault, OSError) and fault.errno in _SCARCE
     if scarce or isinstance(fault, MemoryError) or str(fault) == _NO_THREAD:
         reason = str(fault) or "no memory"

@@ -1,6 +1,7 @@
 """Requests for which DuckDB lacks memory or room for files: 503, as for other limits of the
 process and of storage."""
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +49,15 @@ def test_a_database_without_memory_is_a_limit_of_the_process(
     assert (answer.status_code, answer.json()["detail"]["code"]) == (503, "degraded")
     assert "limit of its process: Out of Memory" in answer.json()["detail"]["message"]
     assert live.call("GET", "/v1/facts", key=CONTROL_TOKEN).json()["total"] == 1
+
+
+def test_a_library_that_does_not_load_is_no_fault_of_the_request(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)  # as if it could not be mapped
+    answer = live.call("POST", SQL, key=CONTROL_TOKEN, json={"sql": "SELECT 1"})
+    assert (answer.status_code, answer.json()["detail"]["code"]) == (503, "degraded")
+    assert answer.json()["detail"]["message"] == "the node cannot load duckdb"
 
 
 def test_a_parquet_file_without_room_to_be_made_is_refused(

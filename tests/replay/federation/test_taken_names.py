@@ -97,3 +97,18 @@ def test_a_peers_word_is_no_attestation(live: LiveNode, hostile: Make) -> None:
     for wanted, total in ((True, 0), (False, 1)):
         listed = live.call("GET", "/v1/facts", params={"attested": wanted})
         assert listed.json()["total"] == total
+
+
+def test_the_holder_of_a_name_ends_here_what_a_peer_states_in_it(
+    live: LiveNode, hostile: Make
+) -> None:
+    peer = hostile()
+    peer.befriend(live, scopes=["company"])
+    arrive(live, peer, "tea")
+    (fact,) = live.call("GET", "/v1/facts").json()["facts"]
+    path, body = f"/v1/facts/{fact['id']}/retract", {"reason": "not mine"}
+    another = live.mint("read", "write", entity="agent:bob", sources=["agent:bob"])
+    assert live.call("POST", path, key=another, json=body).status_code == 403
+    own = live.mint("read", "write", entity=ANN, sources=[ANN])
+    assert live.call("POST", path, key=own, json=body).status_code == 200
+    assert texts(live) == set()
