@@ -1,8 +1,10 @@
 """One request on its way through a handler: its caller, its target, its moment."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from hashlib import sha256
 from typing import Any, Protocol, TypeVar, cast
 
@@ -12,7 +14,7 @@ from msgspec.structs import replace
 from pydantic import BaseModel
 
 from engramlog.api.answers.fact_record import FactRecord, Warnings
-from engramlog.api.commands.request_context import RequestContext
+from engramlog.api.commands.request_context import RequestContext, Unsettled
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.bodies import answer, parse_body, query_of, read_bytes, unknown_fields
 from engramlog.api.http.errors import ApiError, coded
@@ -22,6 +24,7 @@ from engramlog.api.node.long_work import LongWork
 from engramlog.api.node.tasks.jobs import JobRecord, accepted
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import Idempotency
+from engramlog.projections.image.reader import ATTEMPTS_MAX, PAUSE_SECONDS, ErasedMeanwhile
 from engramlog.projections.moment import Moment
 from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.stigmem.peer_token import PeerClaims, PeerTokenError
@@ -39,6 +42,18 @@ _WARNED_LENGTH_MAX = 60
 Model = TypeVar("Model", bound=BaseModel)
 Row = TypeVar("Row")
 Result = TypeVar("Result")
+
+
+async def settled(read: Callable[[], Awaitable[Result]]) -> Result:
+    """The result of a read, which is made again if it met an erasure or a group of writes under
+    way: an erasure leaves the tables before the image, and a group ends. Raises ErasedMeanwhile,
+    Unsettled: it still meets one after ``ATTEMPTS_MAX``."""
+    for _ in range(ATTEMPTS_MAX - 1):
+        try:
+            return await read()
+        except (ErasedMeanwhile, Unsettled):
+            await asyncio.sleep(PAUSE_SECONDS)
+    return await read()
 
 
 @dataclass(frozen=True)
@@ -176,7 +191,8 @@ class Call(RequestContext):
         """The result of work on so many facts, or a job if these are many."""
         if facts <= self.service.settings.job_facts_min:
             return answer(await work())
-        job = self.service.jobs.begin(kind, self.credential(), work, self.authorization.ceiling)
+        later, ceiling = partial(settled, work), self.authorization.ceiling
+        job = self.service.jobs.begin(kind, self.credential(), later, ceiling)
         return answer(accepted(job, facts), 202)
 
     def job(self, kind: str) -> JobRecord:

@@ -4,7 +4,6 @@ The router, the permission check, OpenAPI and the docs page all read the rows, s
 of these.
 """
 
-import asyncio
 import re
 from collections.abc import Callable
 from functools import partial
@@ -16,10 +15,10 @@ from msgspec import UNSET, Struct
 from pydantic import BaseModel
 
 from engramlog.api.commands.request_context import Unsettled
-from engramlog.api.http.call import SESSION_HEADER, Call, Warns, warned
+from engramlog.api.http.call import SESSION_HEADER, Call, Warns, settled, warned
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.eventlog.errors import StorageError
-from engramlog.projections.image.reader import ATTEMPTS_MAX, PAUSE_SECONDS, ErasedMeanwhile
+from engramlog.projections.image.reader import ErasedMeanwhile
 
 Permission: TypeAlias = Literal[
     "read",
@@ -120,25 +119,19 @@ class Route(Struct, frozen=True, kw_only=True):
                 given[name] = await call.body(model, required=self.body_required)
         if SESSION_HEADER in self.headers:
             call.session()
-        attempts = ATTEMPTS_MAX
-        while True:
-            try:
-                made = await self._handled(call, given)
-                break
-            except (ErasedMeanwhile, Unsettled) as fault:
-                if self.changes:  # it may have written, and must not write again
-                    raise plain("fact_not_found") from fault
-                attempts -= 1
-                if not attempts:
-                    raise
-            except (StorageError, ApiError) as fault:
-                reason = fault if isinstance(fault, StorageError) else _unreadable(call, fault)
-                if not call.written or reason is None:
-                    raise
-                message = f"it is written, but this node cannot read it back: {reason}"
-                raise coded("outcome_unknown", message) from fault
-            # An erasure leaves the tables before the image, and a group of writes ends.
-            await asyncio.sleep(PAUSE_SECONDS)
+        handled = partial(self._handled, call, given)
+        try:
+            made = await (handled() if self.changes else settled(handled))
+        except (ErasedMeanwhile, Unsettled) as fault:
+            if self.changes:  # it may have written, and must not write again
+                raise plain("fact_not_found") from fault
+            raise
+        except (StorageError, ApiError) as fault:
+            reason = fault if isinstance(fault, StorageError) else _unreadable(call, fault)
+            if not call.written or reason is None:
+                raise
+            message = f"it is written, but this node cannot read it back: {reason}"
+            raise coded("outcome_unknown", message) from fault
         if given and getattr(made, "warnings", None) is UNSET:
             return warned(cast("Warns", made), *given.values())
         return made

@@ -106,3 +106,16 @@ def test_a_question_about_an_instant_waits_for_what_was_received_by_then(
     asking.join(60)
     assert answers[0].status_code == 200
     assert '"v":"late"' in answers[0].text
+
+
+def test_a_job_about_an_instant_waits_too(
+    serve: Callable[..., LiveNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = serve(job_facts_min=0)
+    live.state(v="first", relation="memory:other")
+    with unpublished(live, monkeypatch):
+        body = {"scope": "company", "as_of": format_instant(time.time_ns() // 1000)}
+        job = f"/v1/lint/jobs/{live.call('POST', '/v1/lint', json=body).json()['job_id']}"
+        until(lambda: live.call("GET", job).json()["status"] != "pending")
+    until(lambda: live.call("GET", job).json()["status"] in ("done", "error"))
+    assert live.call("GET", job).json()["result"]["fact_count"] == 2
