@@ -44,7 +44,7 @@ def test_the_stigmem_profile_is_the_seeds() -> None:
     assert (profile.diversity.lambda_mmr, profile.diversity.scale) == (0.7, "raw")
     assert profile.packing.skips_max == 0
     assert {each.mode for each in profile.factors} == {"mul"}
-    assert profile.factors[0].parameters == Recency(rate_per_day=0.01, floor=0.0)
+    assert profile.factors[0].parameters == Recency(rate_per_day=0.01)
     assert {each.name: each.weight for each in profile.stages} == {
         "lexical": 0.3, "semantic": 0.5, "graph": 0.2,
     }  # fmt: skip
@@ -125,7 +125,7 @@ def test_an_unknown_profile_is_named() -> None:
         ({"factors": [{"name": "luck"}]}, "$.factors[0].name"),
         ({"factors": [{"name": "recency", "mode": "div"}]}, "$.factors[0].mode"),
         (
-            {"factors": [{"name": "recency", "parameters": {"floor": 2}}]},
+            {"factors": [{"name": "source_trust", "parameters": {"floor": 2}}]},
             "$.factors[0].parameters.floor",
         ),
         ({"factors": [{"name": "confidence"}] * 13}, "$.factors"),
