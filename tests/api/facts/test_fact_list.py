@@ -9,7 +9,7 @@ from msgspec import convert
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.routes.facts.fact_list import FactPage
 from engramlog.eventlog.clock import FixedClock
-from tests.worlds.live import LiveNode
+from tests.worlds.live import LiveNode, fact
 
 START_US = 1_800_000_000_000_000
 
@@ -42,6 +42,13 @@ def test_facts_come_newest_first(live: LiveNode) -> None:
     convert(page, FactPage)
     convert(page["facts"], list[FactRecord])
     assert ids(page) == made[::-1]
+
+
+def test_a_page_has_50_facts_by_default(live: LiveNode) -> None:
+    items = [fact(entity=f"user:{n}") for n in range(51)]
+    assert live.call("POST", "/v1/facts/batch", json=items).status_code == 200
+    page = listed(live)
+    assert (len(page["facts"]), page["total"]) == (50, 51)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from stigmem.models import Fact
 from stigmem.verification import verify_fact_cid
 
 from engramlog.api.answers.fact_record import FactRecord
-from tests.worlds.live import FACT_NOT_FOUND, LiveNode, fact
+from tests.worlds.live import CONTROL_TOKEN, FACT_NOT_FOUND, LiveNode, fact
 
 KEYS = [
     "id", "entity", "relation", "value", "source", "timestamp", "hlc", "received_from",
@@ -116,13 +116,17 @@ def test_a_then_b_then_a_are_three_facts(live: LiveNode) -> None:
         {"source": "agent:other"},
         {"confidence": 0.5},
         {"scope": "public"},
+        {"interpret_as": "instruction"},
+        {"attributes": {"topic": "tea"}},
     ],
 )
 def test_a_change_of_anything_that_counts_is_a_new_fact(
     live: LiveNode, change: dict[str, object]
 ) -> None:
-    first = live.state()
-    assert live.state(**change)["id"] != first["id"]
+    first = live.state(key=CONTROL_TOKEN)
+    changed = live.state(key=CONTROL_TOKEN, **change)
+    assert changed["id"] != first["id"]
+    assert live.state(key=CONTROL_TOKEN, **change)["id"] == changed["id"]
 
 
 def test_confidence_zero_is_always_a_new_record_and_retracts(live: LiveNode) -> None:

@@ -95,6 +95,13 @@ def _carry_out(live: LiveNode, change: tuple[str, Any, bool], facts: list[str]) 
         live.call("PUT", "/v1/trust/sources", key=CONTROL_TOKEN, json=body)
 
 
+def test_a_page_has_20_neighbours_by_default(live: LiveNode) -> None:
+    for number in range(21):
+        link(live, f"n{number}")
+    page = ask(live).json()
+    assert (len(page["neighbors"]), page["total_hint"]) == (20, 21)
+
+
 def test_a_cursor_expires_after_its_time(serve: Callable[..., LiveNode]) -> None:
     clock = FixedClock(1_800_000_000_000_000)
     live = serve(clock=clock, cursor_ttl_s=60)

@@ -196,7 +196,7 @@ def test_fields_of_a_key_have_one_form(guarded: LiveNode) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "said"),
     [
-        ({"raw_key": "short"}, 422, "raw_key"),
+        ({"raw_key": "k" * 31}, 422, "raw_key"),
         ({"permissions": ["fly"]}, 400, "unknown permissions: ['fly']"),
         ({"permissions": []}, 400, "permissions"),
         ({"entity_uri": " "}, 400, "invalid_entity_uri"),
