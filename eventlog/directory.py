@@ -121,7 +121,7 @@ class HeldDirectory(DataDirectory):
                 identity = _create_identity(path, clock or SystemClock())
             remember_place(path)
         except BaseException:
-            os.close(lock)
+            _release(lock)
             raise
         return cls(path, identity, lock)
 
@@ -137,6 +137,12 @@ class HeldDirectory(DataDirectory):
     def close(self) -> None:
         """Release the directory. Idempotent."""
         if self._lock is not None:
+            _release(self._lock)
+            self._lock = None
+
+    def leave_to_parent(self) -> None:
+        """Close a forked child's descriptor of the lock, which the parent still holds."""
+        if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
@@ -151,7 +157,7 @@ class HeldDirectory(DataDirectory):
             identity.start_epoch(identity.epoch + 1, "copied")
             remember_place(path)
         finally:
-            os.close(lock)
+            _release(lock)
         return identity
 
     @classmethod
@@ -165,7 +171,7 @@ class HeldDirectory(DataDirectory):
             identity = _create_identity(path, SystemClock())
             remember_place(path)
         finally:
-            os.close(lock)
+            _release(lock)
         return identity
 
 
@@ -261,11 +267,10 @@ _held: WeakSet[HeldDirectory] = WeakSet()
 
 def _leave_to_parent() -> None:
     for each in list(_held):
-        each.close()
+        each.leave_to_parent()
 
 
-# The lock lasts until its last descriptor is closed. A forked child closes its own: otherwise the
-# directory would stay locked, though its holder has closed it, for as long as the child runs.
+# A killed holder cannot unlock, and its lock lasts until the last descriptor is closed.
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
@@ -304,3 +309,9 @@ def _take_lock(path: Path, create: bool) -> int:
     os.pwrite(lock, pid, 0)  # over the last one's: a full disk has no room for another block
     os.ftruncate(lock, len(pid))
     return lock
+
+
+def _release(lock: int) -> None:
+    """Unlock, even while a child that forks or starts has a descriptor of the lock, too."""
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    os.close(lock)

@@ -121,6 +121,27 @@ def test_a_directory_may_be_closed_twice_and_opened_again(data: Path) -> None:
     HeldDirectory.open(data).close()
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs the list of descriptors")
+def test_a_child_that_just_began_does_not_keep_a_closed_directory(data: Path) -> None:
+    """Until it runs, a forked child has every descriptor; a copied one stands for it."""
+    directory = HeldDirectory.open(data)
+    descriptors = Path("/proc/self/fd")
+    (lock,) = (each for each in descriptors.iterdir() if points_at(each, data / "lock"))
+    of_child = os.dup(int(lock.name))
+    try:
+        directory.close()
+        HeldDirectory.open(data).close()
+    finally:
+        os.close(of_child)
+
+
+def points_at(descriptor: Path, file: Path) -> bool:
+    try:
+        return descriptor.samefile(file)
+    except OSError:  # closed meanwhile, as the one that lists them
+        return False
+
+
 def test_a_copied_directory_is_refused_with_both_ways_out(data: Path, tmp_path: Path) -> None:
     node_of(data)
     copy = tmp_path / "copy"
