@@ -12,7 +12,7 @@ from stigmem.verification import verify_fact_chain_proof
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.recall.recall_answer import RecallResponse
 from engramlog.api.routes.entities.neighbors import NeighborPage
-from tests.worlds.live import LiveNode
+from tests.worlds.live import LiveNode, fact
 from tests.worlds.waiting import until
 
 RESPONSE_KEYS = [
@@ -65,6 +65,14 @@ def test_the_answer_holds_every_published_shape(atlas: LiveNode) -> None:
     assert body["instructions"] == []
     assert body["embedding"] == {"enabled": False, "model": None}
     assert body["moment"]["position"] == atlas.node.log.head().position
+
+
+def test_a_question_alone_has_the_protocols_defaults(live: LiveNode) -> None:
+    items = [fact(entity=f"user:{n}", v="harbour", scope="local") for n in range(101)]
+    assert live.call("POST", "/v1/facts/batch", json=items).status_code == 200
+    assert recall(live, query="harbour")["token_budget"] == 4000
+    found = recall(live, query="harbour", token_budget=200_000)
+    assert (len(found["facts"]), found["total_scored"]) == (100, 101)
 
 
 def test_legacy_format_leaves_out_the_channels(atlas: LiveNode) -> None:
