@@ -28,8 +28,16 @@ def words_of(text: str) -> list[str]:
     ``in_letters`` knows. Only what would become a stop-word keeps its accents: ``Mỹ`` is a name."""
     if text.isascii():
         return _WORD.findall(text.lower())
-    composed = _DECOMPOSED.sub(lambda run: unicodedata.normalize("NFC", run[0]), text)
-    return WORD.findall(_ACCENTED.sub(_without_accents, in_letters(composed)).casefold())
+    return WORD.findall(_ACCENTED.sub(_without_accents, _composed(text)).casefold())
+
+
+def _accented_words_of(text: str) -> list[str]:
+    """``words_of`` a text, with the accents."""
+    return words_of(text) if text.isascii() else WORD.findall(_composed(text).casefold())
+
+
+def _composed(text: str) -> str:
+    return in_letters(_DECOMPOSED.sub(lambda run: unicodedata.normalize("NFC", run[0]), text))
 
 
 def _without_accents(run: re.Match[str]) -> str:
@@ -75,16 +83,27 @@ class EntityNames:
         return list(self._numbers.get(phrase, ()))
 
     def spelled_out(self, text: str, numbers: Iterable[int]) -> list[int]:
-        """Those of the entities whose display name is in a text and is more than stop-words."""
+        """Those of the entities whose display name is in a text and is more than stop-words. Of
+        José and Jose, the one that the text has as it is written, or both."""
         self._grow()
         words, phrases = f" {' '.join(words_of(text))} ", self._phrases
+        found: dict[str, list[int]] = {}
+        for number in numbers:
+            phrase = phrases[number]
+            # few are in the words at all: the rest is not looked at
+            if phrase in words and f" {phrase} " in words and names_something(phrase.split()):
+                found.setdefault(strip_diacritics(self._entities.text(number)), []).append(number)
+        if all(len(alike) == 1 for alike in found.values()):
+            return [number for alike in found.values() for number in alike]
+        written = f" {' '.join(_accented_words_of(text))} "
         return [
             number
-            for number in numbers
-            if (phrase := phrases[number]) in words  # few are: the rest is not looked at
-            and f" {phrase} " in words
-            and names_something(phrase.split())
+            for alike in found.values()
+            for number in [each for each in alike if self._accented(each) in written] or alike
         ]
+
+    def _accented(self, number: int) -> str:
+        return f" {' '.join(_accented_words_of(entity_display(self._entities.text(number))))} "
 
     def _grow(self) -> None:
         if len(self._phrases) == len(self._entities):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engramlog.projections.columns.names.entity_names import words_of
+from engramlog.projections.columns.names.entity_names import EntityNames, words_of
+from engramlog.projections.interner import Interner
 from engramlog.projections.text.scripts import in_letters, in_pairs
 from engramlog.projections.text.terms import Tokenizer
 
@@ -88,6 +89,28 @@ def test_a_name_does_not_become_a_stop_word(form: Literal["NFC", "NFD"]) -> None
     assert words_of(written) == [
         "what", "is", "mỹ", "s", "to", "thế", "and", "where", "is", "bao",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("Where is José?", ["user:josé"]),
+        ("Where is Jose\u0301?", ["user:josé"]),
+        ("Where is Jose?", ["user:jose"]),
+        ("Where are Jose and José?", ["user:jose", "user:josé"]),
+        ("Where is Josè?", ["user:jose", "user:josé"]),
+        ("Where is Rene?", ["user:rené"]),
+        ("Where is San José?", ["user:josé", "place:san-jose"]),
+    ],
+)
+def test_of_names_that_differ_in_accents_the_written_one_is_meant(
+    question: str, named: list[str]
+) -> None:
+    entities = Interner()
+    for name in ("user:jose", "user:josé", "user:rené", "place:san-jose"):
+        entities.add(name)
+    found = EntityNames(entities).spelled_out(question, range(len(entities)))
+    assert [entities.text(number) for number in sorted(found)] == named
 
 
 def test_names_have_no_accents_as_terms_have_none() -> None:
