@@ -189,7 +189,7 @@ def test_a_new_key_works_and_is_listed_without_its_secret(guarded: LiveNode) -> 
 
 def test_a_keys_expiry_is_exact_and_at_most_90_days_ahead(guarded: LiveNode) -> None:
     now = datetime.now(UTC)
-    for days, status in ((30, 201), (91, 400)):
+    for days, status in ((30, 201), (31, 201), (91, 400)):
         wanted = (now + timedelta(days=days)).isoformat()
         body = {
             "raw_key": f"k{days}".ljust(40, "x"),
@@ -204,6 +204,8 @@ def test_a_keys_expiry_is_exact_and_at_most_90_days_ahead(guarded: LiveNode) -> 
             assert answer.json()["expires_at"] == wanted
         else:
             assert "max age" in answer.json()["detail"]
+    soon = guarded.call("GET", "/v1/auth/keys/expiring-soon", key=CONTROL_TOKEN).json()
+    assert [key["days_remaining"] for key in soon] == [30], "within 30 days by default"
     none = guarded.call(
         "POST", "/v1/auth/keys", key=CONTROL_TOKEN, json={**body, "permissions": []}
     )

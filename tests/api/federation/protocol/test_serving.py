@@ -77,7 +77,7 @@ def test_gardens_relays_and_protocol_records_stay_here(
         ({"exp": WALL_MS - 40_000}, "token_expired"),
         ({"iat": WALL_MS + 60_000 + 40_000}, "iat_in_future"),
         ({"iat": WALL_MS - 3 * 86_400_000}, "iat_too_old"),
-        ({"exp": WALL_MS + 3 * 86_400_000}, "iat_too_old"),
+        ({"exp": WALL_MS + 60_000 + 86_400_001}, "iat_too_old"),  # over 24 hours
         ({"nonce": ""}, "missing_nonce"),
         ({"iss": "stigmem:node:nobody"}, "peer not registered"),
     ],
