@@ -63,6 +63,7 @@ def failure_of_node(fault: ClientError) -> ToolFailure:
     if isinstance(detail, list):
         entries = cast("list[dict[str, Any]]", detail)
         return ToolFailure(fault.status, _code_of(entries), message, {"detail": entries})
+    message = message.removeprefix(f"{fault.code}: ")  # of the protocol's sentences
     return ToolFailure(fault.status, fault.code or _by_status(fault.status), message)
 
 

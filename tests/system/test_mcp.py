@@ -342,6 +342,7 @@ def test_refusals_carry_the_code_and_write_nothing(way: Any, node: NodeProcess) 
         assert (error["code"], error["status"]) == ("card_not_found", 404)
         error = await refusal(client, "recall", query="where?", scope="world")
         assert (error["code"], error["status"]) == ("invalid_scope", 400)
+        assert error["message"].startswith("must be one of"), "the text begins with the code"
         error = await refusal(client, "time_travel", what="forecast")
         assert error["code"] == "invalid_arguments"
         error = await refusal(client, "time_travel", what="fact", fact_id="x", entity="user:x")
