@@ -104,13 +104,10 @@ def records_of(
     moment: Moment,
     authorization: Authorization,
     node_id: str,
-    rows: Sequence[FactRow] | None = None,
 ) -> list[FactRecord]:
-    """Full records of slots, in order, as a GET answers them; ``rows``: the slots' rows, if the
-    caller has them."""
+    """Full records of slots, in order, as a GET answers them."""
     chosen: I32 = np.asarray(slots, dtype=np.int32)
-    if rows is None:
-        rows = reader.every_row(view.from_position[chosen].tolist())
+    rows = reader.every_row(view.from_position[chosen].tolist())
     numbers = volatile_of(view, chosen, moment, authorization)
     return [record_of(row, now, node_id) for row, now in zip(rows, numbers, strict=True)]
 

@@ -203,14 +203,12 @@ class ReadingContext:
         moment: Moment,
         *,
         whole: bool = False,
-        rows: Sequence[FactRow] | None = None,
     ) -> list[FactRecord]:
-        """Full records of slots, in order, under the sanitizer mode. ``whole``: for their writer.
-        ``rows``: of the slots, if the caller has them."""
+        """Full records of slots, in order, in the sanitizer mode. ``whole``: for their writer."""
         reader, node_id = self.node.reader, self.node.node_id
         chosen: I32 = np.asarray(slots, dtype=np.int32)
         rights = self.authorization.reading()
-        records = records_of(reader, view, chosen, moment, rights, node_id, rows)
+        records = records_of(reader, view, chosen, moment, rights, node_id)
         mode = self.service.settings.sanitizer_mode
         return screen(reader, view, chosen, mode, whole=whole).show_all(records)
 

@@ -15,6 +15,10 @@ WITH touched AS (SELECT position, unnest(fact_ids) AS fact_id FROM read_parquet(
     WHERE position BETWEEN {first} AND {last} AND {kinds})
 SELECT DISTINCT position FROM touched WHERE fact_id IN (SELECT unnest($ids)) ORDER BY position
 """
+_NAMING = """
+SELECT position, fact_ids FROM read_parquet([{files}])
+WHERE position BETWEEN {first} AND {last} AND {kinds} AND len(fact_ids) > 0 ORDER BY position
+"""
 _TOUCHES = """
 SELECT position, received_at_us, recorded_at_us, kind, actor, event_id, causation_id, origin, peer,
     fact_ids, json_extract_string(detail, '$.reason'), json_extract_string(detail, '$.note'),
@@ -58,19 +62,25 @@ def touches(
     sources: Sequence[Path],
     first: int,
     last: int,
-    fact_ids: Sequence[str],
+    facts: Sequence[str] | Callable[[str], bool],
     limit: int,
     keep: Callable[[Touch], bool],
     only: Only,
 ) -> list[Touch]:
     """Events from position ``first`` to ``last`` that touched any of the facts, oldest first; at
-    most ``limit`` that pass ``keep``. ``only``: recalls alone, or all but them."""
-    if not sources or not fact_ids:
+    most ``limit`` that pass ``keep``. ``facts``: their ids; or, for less work between near
+    positions, whether an id is of one. ``only``: recalls alone, or all but them."""
+    if not sources:
         return []
     files = ", ".join(literal(str(path)) for path in sources)
+    bounds = {"files": files, "first": first, "last": last, "kinds": _KINDS[only]}
     with cursor() as db:
-        statement = _PLACES.format(files=files, first=first, last=last, kinds=_KINDS[only])
-        places = [row[0] for row in db.execute(statement, {"ids": list(fact_ids)}).fetchall()]
+        if callable(facts):
+            naming = db.execute(_NAMING.format(**bounds)).fetchall()
+            places = [position for position, named in naming if any(map(facts, named))]
+        else:
+            asked = db.execute(_PLACES.format(**bounds), {"ids": list(facts)})
+            places = [position for (position,) in asked.fetchall()]
         kept: list[Touch] = []
         for at in range(0, len(places), _ROWS):
             some = places[at : at + _ROWS]

@@ -82,13 +82,16 @@ def _touches(
     query: LifeQuery,
     first: int,
     moment: Moment,
-    facts: Sequence[str],
+    facts: Sequence[str] | Callable[[str], bool],
     seen: Callable[[Touch], bool],
+    last: int | None = None,
 ) -> list[Touch]:
-    """The events that the query asks for, from position ``first`` at the earliest, and one more."""
+    """The events that the query asks for, from position ``first`` at the earliest, to ``last`` or
+    the moment, and one more."""
     first = max(first, query.after + 1)
+    last = moment.position if last is None else last
     with call.service.archive.reading(moment.position) as sources:
-        return touches(sources, first, moment.position, facts, query.limit + 1, seen, query.only)
+        return touches(sources, first, last, facts, query.limit + 1, seen, query.only)
 
 
 def _erased_life(call: Call, query: LifeQuery, view: View, moment: Moment) -> FactLife:
@@ -128,25 +131,46 @@ def life_of_entity(call: Call, query: LifeQuery) -> web.Response:
     slots = slots[call.authorization.mask(view, slots)]
     if not len(slots):
         raise coded("entity_not_found", f"no facts about {entity} are known")
-    rows = call.node.reader.rows(view.from_position[slots].tolist())
-    ids = [row.id for row in rows]
-    first = int(view.from_position[slots[0]])
-    found = _touches(call, query, first, moment, ids, partial(_may_see, call, view))
+    own = set(slots.tolist())
+    found = _touches_of_entity(call, query, view, moment, slots, own)
     events = _events(call, view, found[: query.limit])
-    named = {fact for event in events for fact in event.fact_ids}
-    rows = [row for row in rows if row.id in named]
-    at: I32 = np.array([view.slot_at(row.position) for row in rows], dtype=np.int32)
-    records = call.records(view, at, moment, rows=rows)
+    named = {view.slot_of(fact) for event in events for fact in event.fact_ids}
+    at: I32 = np.array(sorted(own.intersection(named)), dtype=np.int32)
+    records = call.records(view, at, moment)
     call.note_facts(records)
     body = EntityLife(
         entity=entity,
-        facts=len(ids),
+        facts=len(slots),
         events=events,
         stated=[ShortFact(*statement(each)) for each in records],
         truncated=len(found) > query.limit,
         moment=wire_moment(moment),
     )
     return _answer(body, query)
+
+
+def _touches_of_entity(
+    call: Call, query: LifeQuery, view: View, moment: Moment, slots: I32, own: set[int]
+) -> list[Touch]:
+    """``_touches`` of an entity's facts (``slots``, ascending, and as ``own``). A page reads no
+    further than the statements that fill it, and compares what is nearer with the facts, or the
+    facts with what is farther: whichever are fewer."""
+    asserted = view.from_position[slots]
+    first, last = int(asserted[0]), moment.position
+    later = asserted[asserted > query.after]
+    if query.only != "recalls" and len(later) > query.limit:
+        last = int(later[query.limit])
+    asserted = asserted[asserted <= last]
+    if last - max(first, query.after) < len(asserted):
+        facts = partial(_is_of, view, own)
+    else:
+        facts = [row.id for row in call.node.reader.rows(asserted.tolist())]
+    return _touches(call, query, first, moment, facts, partial(_may_see, call, view), last)
+
+
+def _is_of(view: View, own: set[int], fact: str) -> bool:
+    slot = view.slot_of(fact)
+    return slot is not None and slot in own
 
 
 def _answer(body: FactLife | EntityLife, query: LifeQuery) -> web.Response:

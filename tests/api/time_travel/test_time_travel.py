@@ -8,6 +8,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from engramlog.projections.audit import lives
+from tests.worlds.histories import asserted
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 ALICE = "stigmem://t.example/user/alice"
@@ -154,6 +156,44 @@ def test_a_life_comes_in_pages_with_or_without_recalls(live: LiveNode, kind: str
     assert pages() == ["fact_asserted", *told, "fact_retracted"]
     assert pages(only="changes") == ["fact_asserted", "fact_retracted"]
     assert pages(only="recalls") == told
+
+
+@pytest.mark.parametrize("others", [0, 40])
+def test_a_page_of_an_entitys_life_reads_what_it_shows(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """Also with many facts in a log of little else, or few in a log of much else."""
+    for n in range(20):
+        fact = live.state(v=str(n), relation=f"memory:n{n}")
+        live.node.write(*(asserted("user:other", f"memory:{n}-{m}") for m in range(others)))
+        if n % 3 == 0:
+            live.call("POST", f"/v1/facts/{fact['id']}/retract", json={})
+    works: list[int] = []
+
+    def counted(*asked: Any) -> list[lives.Touch]:
+        first, last, facts = asked[1:4]
+        works.append(last - first if callable(facts) else len(facts))
+        return touches(*asked)
+
+    touches = lives.touches
+    monkeypatch.setattr("engramlog.api.routes.time_travel.lives.touches", counted)
+    path = f"/v1/time-travel/entities/{ALICE}"
+    whole = live.call("GET", path).json()
+    assert len(whole["events"]) == 27
+    works.clear()
+    events: list[Any] = []
+    stated: dict[str, Any] = {}
+    more = True
+    while more:
+        after = events[-1]["position"] if events else 0
+        page = live.call("GET", path, params={"after": after, "limit": 3}).json()
+        assert page["facts"] == 20
+        events += page["events"]
+        stated |= {each["id"]: each for each in page["stated"]}
+        more = page["truncated"]
+    assert events == whole["events"]
+    assert list(stated.values()) == whole["stated"]
+    assert max(works[:-1]) <= (20 if others else 8)
 
 
 def test_the_life_of_an_entity_says_what_its_facts_state(live: LiveNode) -> None:
