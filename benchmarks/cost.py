@@ -25,7 +25,7 @@ from benchmarks.counted_node import FOLDER, Counts, counts_of
 from benchmarks.processes import Usage, children_of, command_of, usage_of
 from benchmarks.recall_world import RecallWorld
 from benchmarks.report import Figure, percentile, say
-from benchmarks.serving import CONSOLE, RawClient, serving, wait_ready
+from benchmarks.serving import COMMAND_LINE, RawClient, serving, wait_ready
 from benchmarks.workload import SOURCES, fact_bodies
 from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import read_control
@@ -179,7 +179,7 @@ def shipped(data: Path, *, counted: bool = False) -> Generator[ShippedNode]:
     with ExitStack() as stack:
         provider = os.environ.get("STIGMEM_EMBED_PROVIDER", "minilm")
         env = {FOLDER: str(data), "STIGMEM_EMBED_PROVIDER": provider}
-        module = "benchmarks.counted_node" if counted else CONSOLE
+        module = "benchmarks.counted_node" if counted else COMMAND_LINE
         url = stack.enter_context(serving(data, env=env, module=module, keys=True))
         wait_ready(url)
         control = read_control(data)

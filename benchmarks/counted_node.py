@@ -1,8 +1,8 @@
 """``engramlog`` that counts its Python calls and SQL statements, equal on every machine.
 
-Runs as a module in the console's place; SIGUSR1 writes the counts so far to ``COUNTS``, a file in
-the directory ``ENGRAMLOG_COUNTS``. Threads of the embedding are not counted: how many documents
-they take at a time depends on the clock.
+Runs as a module in the command line's place; SIGUSR1 writes the counts so far to ``COUNTS``, in the
+directory ``ENGRAMLOG_COUNTS``. Threads of the embedding are not counted: how many documents they
+take at a time depends on the clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from engramlog.api.console.main import main
+from engramlog.api.cli.main import main
 
 FOLDER = "ENGRAMLOG_COUNTS"
 COUNTS = "counts.json"

@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from engramlog.api.console.main import main
+from engramlog.api.cli.main import main
 
 READY_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 120.0
 
 
-CONSOLE = "engramlog.api.console.main"
+COMMAND_LINE = "engramlog.api.cli.main"
 
 
 @contextmanager
 def serving(
-    data: Path, *, env: dict[str, str] | None = None, module: str = CONSOLE, keys: bool = False
+    data: Path, *, env: dict[str, str] | None = None, module: str = COMMAND_LINE, keys: bool = False
 ) -> Generator[str, None, None]:
     """The URL of a node process on ``data``, for a ``with`` block.
 
-    ``module`` runs in the console's place; ``keys``: callers need one, as shipped.
+    ``module`` runs in the command line's place; ``keys``: callers need one, as shipped.
     """
     with serving_process(data, env=env, module=module, keys=keys) as (url, _):
         yield url
@@ -36,7 +36,7 @@ def serving(
 
 @contextmanager
 def serving_process(
-    data: Path, *, env: dict[str, str] | None = None, module: str = CONSOLE, keys: bool = False
+    data: Path, *, env: dict[str, str] | None = None, module: str = COMMAND_LINE, keys: bool = False
 ) -> Generator[tuple[str, int], None, None]:
     """Same as ``serving``, with the process id."""
     process = subprocess.Popen(

@@ -2,7 +2,7 @@
 
 import sys
 
-from engramlog.api.console.main import main
+from engramlog.api.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engramlog import Memory, Ref
-from engramlog.api.console.abmind import main
-from engramlog.api.console.questions.hook import HEADING
+from engramlog.api.cli.abmind import main
+from engramlog.api.cli.questions.hook import HEADING
 from tests.worlds.documented_console import ROOT
 
 

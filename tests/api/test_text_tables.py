@@ -4,10 +4,10 @@ from argparse import Namespace
 
 import pytest
 
-from engramlog.api.console import text_tables
-from engramlog.api.console.questions.ask import print_recall
-from engramlog.api.console.requests import table
-from engramlog.api.console.text_tables import since
+from engramlog.api.cli import text_tables
+from engramlog.api.cli.questions.ask import print_recall
+from engramlog.api.cli.requests import table
+from engramlog.api.cli.text_tables import since
 
 ID = "01a2098c-6d57-856a-967b-6938d84fee9e"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.console import main as cli
-from engramlog.api.console.main import COMMANDS
-from engramlog.api.console.subcommands import Subcommands
+from engramlog.api.cli import main as cli
+from engramlog.api.cli.main import COMMANDS
+from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.node.node import Node
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.replay.rebuild import ProjectorHalted
@@ -24,7 +24,7 @@ HEAVY = {"aiohttp", "duckdb", "numpy"}
 @pytest.mark.parametrize("module", COMMANDS)
 def test_the_table_names_the_commands_that_a_module_adds(module: str) -> None:
     parser = argparse.ArgumentParser()
-    import_module(f"engramlog.api.console.{module}").register(Subcommands(parser))
+    import_module(f"engramlog.api.cli.{module}").register(Subcommands(parser))
     (made,) = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]
     named = {each.dest: each.help for each in made._choices_actions}  # pyright: ignore[reportPrivateUsage]
     assert named == COMMANDS[module]
@@ -33,7 +33,7 @@ def test_the_table_names_the_commands_that_a_module_adds(module: str) -> None:
 def test_a_command_that_a_node_answers_loads_none_itself() -> None:
     code = (
         "import sys, json\nfrom http.server import BaseHTTPRequestHandler, HTTPServer\n"
-        "from threading import Thread\nfrom engramlog.api.console.main import main\n"
+        "from threading import Thread\nfrom engramlog.api.cli.main import main\n"
         "class Node(BaseHTTPRequestHandler):\n"
         "    def do_GET(self):\n"
         "        body = json.dumps({'facts': [], 'cursor': None, 'total': 0}).encode()\n"
@@ -68,7 +68,7 @@ def test_the_model_loads_beside_the_modules_that_open_a_directory(
     if not new:
         Node.open(tmp_path, embedding=EmbeddingSettings(provider="minilm")).close()
     code = (
-        "import subprocess, sys\nfrom engramlog.api.console.main import main\n"
+        "import subprocess, sys\nfrom engramlog.api.cli.main import main\n"
         "started = []\n"
         "class Popen(subprocess.Popen):\n"
         "    def __init__(self, *given, **named):\n"
@@ -111,7 +111,7 @@ def test_ctrl_c_during_an_import_says_where_it_ended(capsys: pytest.CaptureFixtu
 
 def test_the_entry_point_loads_little_before_it_handles_ctrl_c() -> None:
     code = (
-        "import sys, engramlog.api.console.main\n"
+        "import sys, engramlog.api.cli.main\n"
         "print({'http.client', 'msgspec', 'ssl', 'engramlog.api.client.client'} & {*sys.modules})"
     )
     done = subprocess.run(
@@ -125,7 +125,7 @@ def test_a_command_runs_without_the_streams_that_its_caller_closed(
     closed: str, tmp_path: Path
 ) -> None:
     remember = shlex.join(
-        [sys.executable, "-m", "engramlog.api.console.main", "remember", "tea", "--data", "data"]
+        [sys.executable, "-m", "engramlog.api.cli.main", "remember", "tea", "--data", "data"]
     )
     env = environment({"STIGMEM_EMBED_ENABLED": "false"})
     done = subprocess.run(["sh", "-c", f"{remember} {closed}"], cwd=tmp_path, env=env, check=False)

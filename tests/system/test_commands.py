@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.console.main import build_parser
+from engramlog.api.cli.main import build_parser
 from engramlog.api.node.node import Node
 from tests.worlds.processes import engramlog, environment, fact, serving
 

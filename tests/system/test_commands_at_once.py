@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from engramlog.api.cli.opening import node_or_client, open_node
 from engramlog.api.client.client import Client
-from engramlog.api.console.opening import node_or_client, open_node
 from engramlog.api.node.node import Node
 from engramlog.api.settings import Settings
 from engramlog.eventlog.directory import HeldDirectory

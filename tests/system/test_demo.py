@@ -69,7 +69,7 @@ def test_it_serves_until_interrupted_and_its_curl_lines_and_commands_work(tmp_pa
         [
             sys.executable,
             "-m",
-            "engramlog.api.console.main",
+            "engramlog.api.cli.main",
             "demo",
             "--port",
             "0",

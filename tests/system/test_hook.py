@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.console.questions.hook import HEADING, injected, prompt_of
+from engramlog.api.cli.questions.hook import HEADING, injected, prompt_of
 from tests.worlds.processes import engramlog, fact
 
 NAMES = (

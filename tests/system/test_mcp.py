@@ -472,7 +472,7 @@ def test_wrong_usage_is_explained_before_a_client_connects() -> None:
 
 def test_other_commands_do_not_load_the_sdk() -> None:
     code = (
-        "import sys\nfrom engramlog.api.console.main import build_parser\n"
+        "import sys\nfrom engramlog.api.cli.main import build_parser\n"
         "build_parser(); print({'mcp', 'uvicorn'} & {*sys.modules})"
     )
     done = subprocess.run(

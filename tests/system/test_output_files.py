@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.console.output_file import output_file
+from engramlog.api.cli.output_file import output_file
 from tests.worlds.dying_lives import die, lived
 from tests.worlds.processes import engramlog
 

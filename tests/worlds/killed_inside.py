@@ -101,7 +101,7 @@ def run(step: int, *args: str | Path) -> tuple[int, int]:
 
 
 def main() -> int:
-    from engramlog.api.console.main import main as command
+    from engramlog.api.cli.main import main as command
 
     steps = _Steps(int(sys.argv[1]))
     sync = os.fsync

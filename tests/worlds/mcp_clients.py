@@ -28,7 +28,7 @@ def serving_http(node: NodeProcess, *args: str) -> Generator[str]:
     command = [
         sys.executable,
         "-m",
-        "engramlog.api.console.main",
+        "engramlog.api.cli.main",
         "mcp",
         "--transport",
         "http",

@@ -162,14 +162,14 @@ def _forking(*modules: str) -> str:
 def _serve(path: str, *modules: str) -> NoReturn:
     import gc
 
-    from engramlog.api.console.main import build_parser, main
+    from engramlog.api.cli.main import build_parser, main
     from engramlog.api.http.app import routing
     from engramlog.eventlog.struct_types import complete_struct_types
     from engramlog.projections.image.files import made_by
     from engramlog.projections.tables.store import empty_tables
 
     build_parser()
-    for module in ("engramlog.api.console.opening", *modules):
+    for module in ("engramlog.api.cli.opening", *modules):
         import_module(module)
     complete_struct_types()  # this and the next three: what every node makes once in a process
     made_by()

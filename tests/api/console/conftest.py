@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from engramlog.api.console.node.demo import load
+from engramlog.api.cli.node.demo import load
 from tests.api.console.browser import Console, check_possible, chromium, console
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from engramlog.api.console.node.demo import load
+from engramlog.api.cli.node.demo import load
 from tests.api.console.browser import BROWSER, BUILT, ROOT, SIZES, chromium, console
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 

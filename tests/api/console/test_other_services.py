@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from engramlog.api.cli.main import build_parser, main
 from engramlog.api.client.expected_answers import EXPECTED
-from engramlog.api.console.main import build_parser, main
 from engramlog.api.http.app import ROUTES
 from engramlog.api.http.openapi import build_openapi
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engramlog.api.console.opening import open_node
+from engramlog.api.cli.opening import open_node
 from engramlog.api.settings import Settings
 from engramlog.projections.tables.declared.policies import USUAL_RELATIONS, set_valued_relations
 

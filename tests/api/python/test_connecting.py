@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engramlog import ClientError, EventLogError, Memory
-from engramlog.api.console.main import main
+from engramlog.api.cli.main import main
 from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import Control, control_file
 from engramlog.api.node.process.serving import serve_in_background

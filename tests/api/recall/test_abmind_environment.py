@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engramlog.api.console.questions.abmind_environment import VARIABLES, tuned, whole_number
+from engramlog.api.cli.questions.abmind_environment import VARIABLES, tuned, whole_number
 from engramlog.projections.recall.profile import built_in_document, parse_profile
 
 GIVEN = {
