@@ -4,7 +4,9 @@
 of stages, factors, fusions, similarities and estimators.
 """
 
+import copy
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -29,6 +31,8 @@ from engramlog.projections.recall.stages import STAGES
 _PACKAGE = "engramlog.projections.recall"
 POOL_MAX = 5_000
 FACTORS_MAX = 12
+LEFT_OUT_MAX = 100
+"""Parts of one document that this release need not know."""
 LIMIT_MAX = 500
 
 
@@ -208,6 +212,23 @@ def parse_profile(document: Mapping[str, Any] | bytes) -> Profile:
     return profile
 
 
+def read_profile(document: Mapping[str, Any]) -> Profile:
+    """A profile that an earlier release checked, as logs and exports have them. What this release
+    does not know is left out; defaults stand in. Raises ProfileError if no profile is left."""
+    first: ProfileError | None = None
+    for _ in range(LEFT_OUT_MAX):
+        try:
+            return parse_profile(document)
+        except ProfileError as fault:
+            first = first or fault
+            left = _left_out(document, fault)
+            if left is None:
+                break
+            document = left
+    assert first is not None
+    raise first
+
+
 def profile_names() -> list[str]:
     """Profiles that come with the node."""
     names = (path.name for path in files(_PACKAGE).joinpath("profiles").iterdir())
@@ -226,6 +247,27 @@ def built_in_document(name: str) -> dict[str, Any]:
         raise UnknownProfile(f"no recall profile {name!r}; there are {', '.join(profile_names())}")
     content = files(_PACKAGE).joinpath("profiles", f"{name}.json").read_bytes()
     return msgspec.json.decode(content, type=dict[str, Any])
+
+
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_UNKNOWN = re.compile(r"unknown field `(.+)`")
+
+
+def _left_out(document: Mapping[str, Any], fault: ProfileError) -> dict[str, Any] | None:
+    """The document without the field at fault, or without the stage or factor that it names. None
+    if it lacks a field instead."""
+    steps: list[Any] = [name or int(index) for name, index in _STEP.findall(fault.path)]
+    if unknown := _UNKNOWN.search(fault.reason):
+        steps.append(unknown[1])
+    elif steps[-1:] == ["name"] and len(steps) > 1 and isinstance(steps[-2], int):
+        steps.pop()
+    if not steps or "missing required" in fault.reason:
+        return None
+    changed = part = copy.deepcopy(dict(document))
+    for step in steps[:-1]:
+        part = part[step]
+    del part[steps[-1]]
+    return changed
 
 
 def _convert(document: Any, kind: type[Any], path: str) -> Any:

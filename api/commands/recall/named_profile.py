@@ -6,7 +6,7 @@ from engramlog.projections.recall.profile import (
     Profile,
     UnknownProfile,
     load_profile,
-    parse_profile,
+    read_profile,
 )
 
 
@@ -14,7 +14,7 @@ def profile_named(reader: Reader, name: str, position: int) -> Profile:
     """An installed or built-in profile. Raises ApiError 400 ``unknown_profile``."""
     installed = reader.profiles(position)
     if name in installed:
-        return parse_profile(installed[name])
+        return read_profile(installed[name])
     try:
         return load_profile(name)
     except UnknownProfile as fault:

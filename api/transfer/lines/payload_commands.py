@@ -24,7 +24,7 @@ from engramlog.eventlog.kinds import (
 )
 from engramlog.projections.episodes.rule import Rule, RuleError, parse_rule
 from engramlog.projections.memories.place import PART_BYTES_MAX, MemoryScopeError, name_part
-from engramlog.projections.recall.profile import ProfileError, parse_profile
+from engramlog.projections.recall.profile import ProfileError, read_profile
 from engramlog.projections.writing.commands import Command, OnBehalf, ReviewContent, SetMember
 
 
@@ -66,7 +66,7 @@ def _profile(payload: ProfileSet, _: Destination) -> Payload:
     if document["name"] != payload.name:
         raise LineError("must be the line's name", "document.name")
     try:
-        parse_profile(document)
+        read_profile(document)
     except ProfileError as fault:
         raise LineError(fault.reason, _inside_document(fault.path)) from fault
     return payload

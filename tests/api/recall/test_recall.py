@@ -12,6 +12,8 @@ from stigmem.verification import verify_fact_chain_proof
 from engramlog.api.answers.fact_record import FactRecord
 from engramlog.api.answers.recall.recall_answer import RecallResponse
 from engramlog.api.routes.entities.neighbors import NeighborPage
+from engramlog.eventlog.kinds import ProfileSet
+from engramlog.projections.recall.profile import built_in_document
 from tests.worlds.live import LiveNode, fact
 from tests.worlds.waiting import until
 
@@ -202,6 +204,17 @@ def test_an_unknown_profile_is_400(atlas: LiveNode) -> None:
     assert (answer.status_code, answer.json()["detail"]["code"]) == (400, "unknown_profile")
     names = [each["name"] for each in atlas.call("GET", "/v1/profiles").json()["profiles"]]
     assert {"default", "stigmem"} <= set(names)
+
+
+def test_a_profile_that_an_earlier_release_installed_answers(atlas: LiveNode) -> None:
+    factor = {"name": "recency", "mode": "mul", "parameters": {"floor": 0.2}}
+    old = built_in_document("default") | {"name": "old", "factors": [factor]}
+    atlas.node.write(ProfileSet(name="old", document=old))
+    position = atlas.node.log.head().position
+    found = recall(atlas, profile="old")
+    assert found["facts"]
+    then = recall(atlas, profile="old", as_of=f"position:{position}")
+    assert then["facts"] == found["facts"]
 
 
 def test_verify_full_proves_the_chain_of_readable_facts(serve: Callable[..., LiveNode]) -> None:

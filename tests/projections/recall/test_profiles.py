@@ -13,6 +13,7 @@ from engramlog.projections.recall.profile import (
     load_profile,
     parse_profile,
     profile_names,
+    read_profile,
 )
 from engramlog.projections.recall.request import RecallRequest
 from tests.worlds.recall_world import World, reader, user
@@ -170,3 +171,54 @@ def test_a_profiles_name_changes_nothing() -> None:
             for each in (profile, renamed)
         ]  # fmt: skip
         assert answers[0] == msgspec.structs.replace(answers[1], profile=name)
+
+
+def test_what_an_earlier_release_knew_of_a_profile_is_left_out() -> None:
+    told = document(
+        stages=[
+            {"name": "lexical", "weight": 1.0},
+            {"name": "of_old", "weight": 1.0},
+            {"name": "dates", "weight": 0.1, "parameters": {"others": 10, "decay_days": 2}},
+        ],
+        factors=[
+            {"name": "own_trust", "mode": "mul"},
+            {"name": "recency", "mode": "mul", "parameters": {"floor": 0.2, "rate_per_day": 0.5}},
+            {"name": "statement", "mode": "mul", "parameters": {"gone_terms": None}},
+        ],
+        ties=["confident"],
+        diversity={"entity_centric": True, "lambda": 0.4},
+    )
+    known = document(
+        stages=[
+            {"name": "lexical", "weight": 1.0},
+            {"name": "dates", "weight": 0.1, "parameters": {"decay_days": 2}},
+        ],
+        factors=[
+            {"name": "recency", "mode": "mul", "parameters": {"rate_per_day": 0.5}},
+            {"name": "statement", "mode": "mul"},
+        ],
+        ties=[],
+        diversity={"lambda": 0.4},
+    )
+    before = json.dumps(told)
+    assert read_profile(told) == parse_profile(known)
+    assert json.dumps(told) == before
+    with pytest.raises(ProfileError):
+        parse_profile(told)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"name": 3}, "$.name"),
+        ({"stages": 1}, "$.stages"),
+        ({"stages": [{"name": "lexical"}]}, "$.stages[0]"),
+        ({f"gone_{n}": n for n in range(200)}, "$"),
+    ],
+)
+def test_what_is_no_profile_without_its_unknown_parts_is_refused(
+    changes: dict[str, Any], path: str
+) -> None:
+    with pytest.raises(ProfileError) as refused:
+        read_profile(document(**changes))
+    assert refused.value.path == path
