@@ -21,8 +21,11 @@ SEARCH_SECONDS = 1.0
 STEPS_HERE_MAX = 10.0**8
 """Such a search takes less than a tenth of a second."""
 
-_REPEAT = re.compile(r"[*+{]")
+_REPEAT = re.compile(r"[*+{]|\\[1-9]|\(\?P=")
+"""A reference to a group is compared to its end, at most the text's."""
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
+_VERBOSE = re.compile(r"\(\?[a-zA-Z]*x")
+"""In its reach, space may stand between a group and its repeat."""
 _CHOICE = re.compile(r"(?<!\()[?|]")
 
 Search: TypeAlias = Callable[[str, str], dict[str, str] | None]
@@ -126,7 +129,7 @@ class BoundedSearch:
 def steps(pattern: str, length: int) -> float:
     """At most how many steps a search in a text of ``length`` characters takes, by the pattern's
     signs: it begins at each character, each repeat may end at each, each choice has two ways."""
-    if _REPEATED_GROUP.search(pattern) or _compile_pattern(pattern).flags & re.VERBOSE:
+    if _REPEATED_GROUP.search(pattern) or _VERBOSE.search(pattern):
         return float("inf")
     repeats, choices = len(_REPEAT.findall(pattern)), len(_CHOICE.findall(pattern))
     return (

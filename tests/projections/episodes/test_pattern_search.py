@@ -35,7 +35,10 @@ def search() -> Iterator[BoundedSearch]:
         ("a?" * 30 + "a" * 30, "a" * 30),
         ("(x+)+y", LONG),
         ("(?x) ( x + # one )\n ) + y", LONG),
+        ("(?x:(x+) +)y", "x" * 40),
         ("(?=(x+)+y)x", LONG),
+        (r"(\w+)\1y", LONG),
+        (r"(?P<a>\w+)(?P=a)y", LONG),
     ],
 )
 def test_a_search_of_too_many_steps_ends(
