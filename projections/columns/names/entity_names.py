@@ -55,10 +55,28 @@ def _plain_letters() -> dict[int, str]:
     return {letter: strip_diacritics(chr(letter)) for letter in accented}
 
 
+def name_of(words: Sequence[str]) -> list[str]:
+    """``words_of`` a name, to compare it: they keep accents only if they would be nothing but
+    stop-words. ``Mỹ Linh`` may be written ``My Linh``, and ``Mỹ`` may not."""
+    plain = _plain(words)
+    return list(words) if STOP_WORDS.issuperset(plain) else plain
+
+
+def phrases_in(text: str) -> str:
+    """A text's words between spaces, with each ``name_of`` words that it may hold."""
+    words = words_of(text)
+    plain = _plain(words)
+    return f" {' '.join(words)} " if words == plain else f" {' '.join((*words, '', *plain))} "
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    return [plain if (plain := strip_diacritics(word)) in STOP_WORDS else word for word in words]
+
+
 def phrase_of(entity: str) -> str:
-    """The words of an entity's display name, separated by spaces: ``new york`` for
+    """The ``name_of`` an entity's display name, separated by spaces: ``new york`` for
     ``place:new-york``; empty if it has none."""
-    return " ".join(words_of(entity_display(entity)))
+    return " ".join(name_of(words_of(entity_display(entity))))
 
 
 def names_something(words: Sequence[str]) -> bool:
@@ -86,7 +104,7 @@ class EntityNames:
         """Those of the entities whose display name is in a text and is more than stop-words. Of
         José and Jose, the one that the text has as it is written, or both."""
         self._grow()
-        words, phrases = f" {' '.join(words_of(text))} ", self._phrases
+        words, phrases = phrases_in(text), self._phrases
         found: dict[str, list[int]] = {}
         for number in numbers:
             phrase = phrases[number]
@@ -130,8 +148,10 @@ class NameWords:
         """The names with all of these ``words_of`` a text, ascending; none without words."""
         with self._lock:
             for number in range(self._read, len(self._names)):
-                for each in set(words_of(entity_display(self._names.text(number)))):
+                own = words_of(entity_display(self._names.text(number)))
+                for each in {*own, *_plain(own)}:
                     self._holding.setdefault(each, array("i")).append(number)
             self._read = len(self._names)
-            lists = [np.array(self._holding.get(word, ()), dtype=np.int32) for word in words]
+            held = [self._holding.get(word, ()) for word in name_of(words)]
+            lists = [np.array(numbers, dtype=np.int32) for numbers in held]
         return reduce(np.intersect1d, lists) if lists else np.empty(0, dtype=np.int32)

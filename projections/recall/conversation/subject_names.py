@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.columns.names.entity_names import words_of
+from engramlog.projections.columns.names.entity_names import name_of, words_of
 from engramlog.projections.recall.conversation.speakers import (
     PlainQuestion,
     are_said,
@@ -74,7 +74,7 @@ def _may_be_name(text: str) -> bool:
 
 
 def _is_name(survey: Survey, holders: "_Holders", text: str) -> bool:
-    view, words = survey.view, words_of(text)
+    view, words = survey.view, name_of(words_of(text))
     for number in view.entities_named(" ".join(words)):
         pointing = view.object_slots(number)
         if survey.survivor_mask[pointing].any():
@@ -104,7 +104,7 @@ class _Holders:
         rarest = rarest[view.object[rarest] < 0]
         chars_max = sum(map(len, words)) + len(words) + PUNCTUATION_MAX
         texts = map(view.value_text_of, rarest.tolist())
-        same = [len(text) <= chars_max and words_of(text) == words for text in texts]
+        same = [len(text) <= chars_max and name_of(words_of(text)) == words for text in texts]
         return rarest[np.array(same, dtype=np.bool_)]
 
     def _of_term(self, term: str) -> I32:

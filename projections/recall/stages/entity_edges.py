@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import I32
-from engramlog.projections.columns.names.entity_names import words_of
+from engramlog.projections.columns.names.entity_names import name_of, words_of
 from engramlog.projections.graph.paths import Path, edges_of, paths_between
 from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.recall.request_facts import Survey
@@ -156,7 +156,7 @@ def _by_words(survey: Survey, parameters: Parameters, words: list[str]) -> Itera
         for length in range(min(longest, len(words) - start), shortest - 1, -1):
             if length == 1 and len(words[start]) < WORD_LENGTH_MIN:
                 continue
-            numbers = _by_phrase(survey, " ".join(words[start : start + length]))
+            numbers = _by_phrase(survey, " ".join(name_of(words[start : start + length])))
             if len(numbers):
                 yield numbers
                 step = length

@@ -14,7 +14,13 @@ from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.ascending import among, distinct
-from engramlog.projections.columns.names.entity_names import names_something, phrase_of, words_of
+from engramlog.projections.columns.names.entity_names import (
+    name_of,
+    names_something,
+    phrase_of,
+    phrases_in,
+    words_of,
+)
 from engramlog.projections.recall.conversation.speakers import are_said
 from engramlog.projections.recall.conversation.subject_names import (
     HOLDERS_MAX,
@@ -75,7 +81,7 @@ def _spelled_out(
     of the hits' entities have."""
     view = survey.view
     judged = [hits.best(LEADING).slots for hits in earlier.values() if not hits.builds_on]
-    asked = f" {' '.join(words_of(survey.request.query))} "
+    asked = phrases_in(survey.request.query)
     chars_max = min(len(asked) + PUNCTUATION_MAX, NAME_CHARS_MAX)
     holders: dict[str, list[int]] = {}
     slots = distinct(np.concatenate([_NONE, *judged]))
@@ -83,7 +89,7 @@ def _spelled_out(
         text = view.value_text_of(slot)
         if len(text) > chars_max:
             continue
-        words = words_of(text)
+        words = name_of(words_of(text))
         value = " ".join(words)
         short = len(words) <= WORDS_MAX and names_something(words)
         if short and f" {value} " in asked:

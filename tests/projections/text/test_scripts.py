@@ -8,7 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engramlog.projections.columns.names.entity_names import EntityNames, words_of
+from engramlog.projections.columns.names.entity_names import (
+    EntityNames,
+    NameWords,
+    name_of,
+    words_of,
+)
 from engramlog.projections.interner import Interner
 from engramlog.projections.text.scripts import in_letters, in_pairs
 from engramlog.projections.text.terms import Tokenizer
@@ -111,6 +116,30 @@ def test_of_names_that_differ_in_accents_the_written_one_is_meant(
         entities.add(name)
     found = EntityNames(entities).spelled_out(question, range(len(entities)))
     assert [entities.text(number) for number in sorted(found)] == named
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("user:mỹ-linh", "My Linh"),
+        ("user:my-linh", "Mỹ Linh"),
+        ("user:nguyễn-văn-ân", "Nguyen Van An"),
+        ("place:pont-à-mousson", "Pont a Mousson"),
+    ],
+)
+def test_a_word_like_a_stop_word_needs_no_accents_beside_others(name: str, written: str) -> None:
+    entities = Interner()
+    entities.add(name)
+    names, words = EntityNames(entities), words_of(written)
+    assert names.spelled_out(f"Where is {written}?", [0]) == [0]
+    assert names.numbers(" ".join(name_of(words))) == [0]
+    assert NameWords(entities).numbers(words).tolist() == [0]
+
+
+def test_a_name_like_a_stop_word_is_found_in_a_longer_one() -> None:
+    sources = Interner()
+    sources.add("agent:mỹ-linh")
+    assert NameWords(sources).numbers(words_of("Mỹ")).tolist() == [0]
 
 
 def test_names_have_no_accents_as_terms_have_none() -> None:
