@@ -35,8 +35,8 @@ NAMING: dict[str, Any] = {
     "name": "naming",
     "description": "stages that no built-in profile of the tests has",
     "stages": [
-        {"name": "summaries", "weight": 0.5},
-        {"name": "entity_edges", "weight": 0.5},
+        {"name": "summaries", "weight": 0.5, "parameters": {"keyword_length": 1}},
+        {"name": "entity_edges", "weight": 0.5, "parameters": {"word_length": 1}},
         {"name": "fuzzy", "weight": 0.5, "parameters": {"coverage": True}},
     ],
     "ambient": {"ceiling": 0.3, "facts_min": 1},

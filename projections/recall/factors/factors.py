@@ -20,9 +20,10 @@ Terms = Annotated[int, Meta(ge=0, le=100_000)]
 
 
 class Recency(Struct, frozen=True, forbid_unknown_fields=True):
-    """``exp(-rate_per_day * age)``."""
+    """``floor + (1 - floor) * exp(-rate_per_day * age)``."""
 
     rate_per_day: Annotated[float, Meta(ge=0)] = 0.01
+    floor: Fraction = 0.0
 
 
 class Floor(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,18 +35,19 @@ class Floor(Struct, frozen=True, forbid_unknown_fields=True):
 class Statement(Struct, frozen=True, forbid_unknown_fields=True):
     """``floor``: the value of a fact that only asks. The penalty applies in full up to
     ``whole_terms`` terms and ends at ``gone_terms``: a long message that ends in a question also
-    states things."""
+    states things. None applies it in full at any length."""
 
     floor: Fraction = 0.5
-    whole_terms: Terms = 15
-    gone_terms: Terms = 30
+    whole_terms: Terms = 0
+    gone_terms: Terms | None = None
 
 
 class Substance(Struct, frozen=True, forbid_unknown_fields=True):
-    """``floor``: the value of a fact without terms. ``terms``: the number of terms that gives 1."""
+    """``floor``: the value of a fact without terms. ``terms``: the number of terms that gives 1;
+    None compares each fact with the others."""
 
-    floor: Fraction = 0.75
-    terms: Annotated[int, Meta(ge=1, le=100_000)] = 30
+    floor: Fraction = 0.5
+    terms: Annotated[int, Meta(ge=1, le=100_000)] | None = None
 
 
 class Speaker(Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,8 +82,9 @@ class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def recency(features: Features, parameters: Recency) -> F64:
-    """1 for a fact recorded at the Moment, falling exponentially."""
-    return np.exp(-parameters.rate_per_day * features.age_days)
+    """1 for a fact recorded at the Moment, falling exponentially to the floor."""
+    fresh: F64 = np.exp(-parameters.rate_per_day * features.age_days)
+    return parameters.floor + (1.0 - parameters.floor) * fresh
 
 
 def confidence(features: Features, _parameters: Nothing) -> F64:
@@ -123,14 +126,25 @@ def derivation(features: Features, parameters: PerHop) -> F64:
 
 def statement(features: Features, parameters: Statement) -> F64:
     """1 for a fact that only states, the floor for one that only asks."""
-    reach = max(parameters.gone_terms - parameters.whole_terms, 1)
-    asking = features.asking * ((parameters.gone_terms - features.terms) / reach).clip(0.0, 1.0)
+    asking = features.asking
+    if parameters.gone_terms is not None:
+        reach = max(parameters.gone_terms - parameters.whole_terms, 1)
+        asking = asking * ((parameters.gone_terms - features.terms) / reach).clip(0.0, 1.0)
     return 1.0 - (1.0 - parameters.floor) * asking
 
 
 def substance(features: Features, parameters: Substance) -> F64:
-    """How much a fact says: above the floor, n of ``terms`` for n terms, at most all."""
-    share = np.minimum(features.terms.astype(np.float64) / parameters.terms, 1.0)
+    """How much a fact says: above the floor, n of ``terms`` for n terms, at most all. Without
+    ``terms``: ``n / (n + average)`` divided by the highest, so the longest candidate has 1; the
+    average is over the candidates."""
+    if not len(features.terms):
+        return np.ones(0)
+    length = features.terms.astype(np.float64)
+    if parameters.terms is None:
+        share = length / (length + max(float(length.mean()), 1.0))
+        share /= max(float(share.max()), 1e-9)
+    else:
+        share = np.minimum(length / parameters.terms, 1.0)
     return parameters.floor + (1.0 - parameters.floor) * share
 
 

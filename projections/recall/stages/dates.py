@@ -24,16 +24,15 @@ YEARS_MAX = 60
 DECAYS_MAX = 5.0
 """Facts further away than this many decays score nothing."""
 
-OTHERS_MAX = 50
-"""Facts of exactly that time that become candidates without another stage's hit."""
-
 _EPOCH = date(1970, 1, 1)
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """``decay_days``: the distance scale."""
+    """``decay_days``: the distance scale. ``others``: how many facts of exactly that time become
+    candidates without another stage's hit."""
 
     decay_days: Annotated[float, Meta(gt=0, le=3650)] = 3.0
+    others: Annotated[int, Meta(ge=0, le=1000)] = 50
 
 
 def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
@@ -55,7 +54,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     near = away <= DECAYS_MAX * parameters.decay_days
     dated, away = dated[near], away[near]
     kept = np.isin(dated, _earlier_hits(earlier)) | np.isin(
-        dated, _newest(survey, dated[away == 0.0])
+        dated, _newest(survey, dated[away == 0.0], parameters)
     )
     slots, away = dated[kept], away[kept]
     scores = np.exp(-away / parameters.decay_days)
@@ -75,9 +74,11 @@ def _earlier_hits(earlier: Mapping[str, Candidates]) -> I32:
     return np.concatenate([np.empty(0, dtype=np.int32), *(each.slots for each in earlier.values())])
 
 
-def _newest(survey: Survey, slots: I32) -> I32:
+def _newest(survey: Survey, slots: I32, parameters: Parameters) -> I32:
     """The newest of some facts that pass the gate."""
-    return survey.view.by_age(survey.admits(slots))[-OTHERS_MAX:] if len(slots) else slots
+    if not parameters.others or not len(slots):
+        return slots[:0]
+    return survey.view.by_age(survey.admits(slots))[-parameters.others :]
 
 
 def _days_away(began: I64, ended: I64, first: int, after: int) -> F64:

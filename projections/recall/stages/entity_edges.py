@@ -21,14 +21,6 @@ from engramlog.projections.text.scripts import is_unspaced
 
 WORDS_MAX = 64
 """Words of a question that are looked up."""
-WORD_LENGTH_MIN = 3
-"""Characters of a one-word name."""
-NAMES_MAX = 3
-"""Names whose edges are used if no two of them have a path."""
-ONE_HOP_MAX = 5
-TWO_HOPS_MAX = 15
-"""Paths of each length between two names."""
-PATHS_MAX = 20
 LETTERS_MAX = 8
 """The most letters of a name in a script without spaces; the least are two."""
 
@@ -39,16 +31,25 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         first_only: only the edges of the question's first known name.
         phrase_words: most words of a name.
+        word_length: least characters of a one-word name.
         edges: most edges of one name.
+        names: most names whose edges are used if no two of them have a path.
         edge_score: of an edge, also as a path of one hop.
         two_hop_score: of longer paths.
+        one_hop, two_hops: most paths of each length between two names.
+        paths: most paths in all.
     """
 
     first_only: bool = False
     phrase_words: Annotated[int, Meta(ge=1, le=5)] = 3
+    word_length: Annotated[int, Meta(ge=1, le=100)] = 3
     edges: Annotated[int, Meta(ge=1, le=1000)] = 10
+    names: Annotated[int, Meta(ge=1, le=10)] = 3
     edge_score: Annotated[float, Meta(gt=0, le=1)] = 0.6
     two_hop_score: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    one_hop: Annotated[int, Meta(ge=1, le=1000)] = 5
+    two_hops: Annotated[int, Meta(ge=0, le=1000)] = 15
+    paths: Annotated[int, Meta(ge=1, le=1000)] = 20
 
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
@@ -82,18 +83,23 @@ def _paths_or_edges(survey: Survey, parameters: Parameters, named: list[I32]) ->
     """Paths between the named entities; without any, edges of the entities."""
     if parameters.first_only:
         return _edges(survey, parameters, named[:1])
-    two_hops = TWO_HOPS_MAX if survey.depth > 1 else 0
+    two_hops = parameters.two_hops if survey.depth > 1 else 0
     paths: dict[Path, None] = {}
     for one, other in combinations(named, 2):
         between = paths_between(
-            survey.view, one, other, survey.walkable, one_hop=ONE_HOP_MAX, two_hops=two_hops
+            survey.view,
+            one,
+            other,
+            survey.walkable,
+            one_hop=parameters.one_hop,
+            two_hops=two_hops,
         )
         paths.update(dict.fromkeys(between))
-        if len(paths) >= PATHS_MAX:
+        if len(paths) >= parameters.paths:
             break
     if not paths:
-        return _edges(survey, parameters, named[:NAMES_MAX])
-    return list(paths)[:PATHS_MAX]
+        return _edges(survey, parameters, named[: parameters.names])
+    return list(paths)[: parameters.paths]
 
 
 def _edges(survey: Survey, parameters: Parameters, named: list[I32]) -> list[Path]:
@@ -154,7 +160,7 @@ def _by_words(survey: Survey, parameters: Parameters, words: list[str]) -> Itera
         if is_unspaced(words[start]):
             longest, shortest = LETTERS_MAX, 2
         for length in range(min(longest, len(words) - start), shortest - 1, -1):
-            if length == 1 and len(words[start]) < WORD_LENGTH_MIN:
+            if length == 1 and len(words[start]) < parameters.word_length:
                 continue
             numbers = _by_phrase(survey, " ".join(name_of(words[start : start + length])))
             if len(numbers):

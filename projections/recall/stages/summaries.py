@@ -23,7 +23,6 @@ from engramlog.projections.recall.stages.candidates import Candidates
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 KEYWORDS_MAX = 64
-KEYWORD_LENGTH_MIN = 3
 BEGINNING = 80
 """How many first characters of a source's paragraphs must differ within one period."""
 
@@ -33,10 +32,12 @@ _WORDS = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """``score``: of every paragraph. ``results``: most paragraphs."""
+    """``score``: of every paragraph. ``results``: most paragraphs. ``keyword_length``: shorter
+    words are no keywords, unless quoted."""
 
     score: Annotated[float, Meta(gt=0, le=1)] = 0.5
     results: Annotated[int, Meta(ge=1, le=1000)] = 10
+    keyword_length: Annotated[int, Meta(ge=1, le=100)] = 3
 
 
 class _Passage(Struct, frozen=True):
@@ -50,7 +51,7 @@ class _Passage(Struct, frozen=True):
 
 def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidates]) -> Candidates:
     """The newest paragraphs that hold a keyword, among the survivors that pass the gate."""
-    keywords = looked_for(survey.request)
+    keywords = looked_for(survey.request, parameters.keyword_length)
     found = _in_turns(survey, _paragraphs_passing(survey), keywords, parameters.results)
     by_slot = {each.slot: each for each in found}
 
@@ -70,14 +71,14 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     )
 
 
-def looked_for(request: RecallRequest) -> list[str]:
+def looked_for(request: RecallRequest, length_min: int) -> list[str]:
     """The request's keywords unchanged, or those of its one message; plus, unchanged, the question
     in the caller's own words."""
     given = entries_of(request) if request.keywords else []
     if len(given) > 1:
         words = [entry.strip().lower() for entry in given]
     else:
-        words = keywords_of(given[0] if given else request.query)
+        words = keywords_of(given[0] if given else request.query, length_min)
     original = own_words(request).lower()
     return list(dict.fromkeys([*words, original] if original else words))[:KEYWORDS_MAX]
 
@@ -90,13 +91,13 @@ def _paragraphs_passing(survey: Survey) -> I32:
     return survey.admits(slots[survey.filtered(timeless).survivor_mask[slots]])
 
 
-def keywords_of(query: str) -> list[str]:
+def keywords_of(query: str, length_min: int = 1) -> list[str]:
     """The keywords, in lower case: quoted text, and every other word except the operators OR, AND,
     NOT. Stop-words and short words count only if no other is left."""
     quoted = [text for part in _QUOTED.findall(query) if (text := part.strip().lower())]
     rest = _OPERATORS.sub(" ", _QUOTED.sub(" ", query))
     words = [word.lower() for word in _WORDS.findall(rest)]
-    telling = [word for word in words if word not in STOP_WORDS and len(word) >= KEYWORD_LENGTH_MIN]
+    telling = [word for word in words if word not in STOP_WORDS and len(word) >= length_min]
     return list(dict.fromkeys(quoted + telling or words))[:KEYWORDS_MAX]
 
 

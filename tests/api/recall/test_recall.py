@@ -207,7 +207,7 @@ def test_an_unknown_profile_is_400(atlas: LiveNode) -> None:
 
 
 def test_a_profile_that_an_earlier_release_installed_answers(atlas: LiveNode) -> None:
-    factor = {"name": "recency", "mode": "mul", "parameters": {"floor": 0.2}}
+    factor = {"name": "recency_linear", "mode": "mul"}
     old = built_in_document("default") | {"name": "old", "factors": [factor]}
     atlas.node.write(ProfileSet(name="old", document=old))
     position = atlas.node.log.head().position

@@ -86,14 +86,11 @@ def test_a_date_without_a_year_is_looked_for_in_every_year_that_facts_are_of() -
     assert found(world, "in June", earlier=(0, 1, 2)).slots.tolist() == [0, 1]
 
 
-def test_the_newest_of_the_very_time_are_candidates_by_it_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(dates, "OTHERS_MAX", 2)
+def test_the_newest_of_the_very_time_are_candidates_by_it_alone() -> None:
     world = World()
     for day in ("2023-06-05", "2023-06-06", "2023-06-07", "2023-07-02"):
         said(world, day)
-    assert found(world, "in June 2023").slots.tolist() == [1, 2]
+    assert found(world, "in June 2023", others=2).slots.tolist() == [1, 2]
 
 
 def test_without_a_date_the_stage_is_disabled() -> None:

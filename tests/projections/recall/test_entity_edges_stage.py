@@ -196,6 +196,7 @@ def test_short_words_name_nothing() -> None:
     world = World()
     world.ref("user:al", "met", "user:bo")
     assert found(surveyed(world, "al bo")) == {}
+    assert found(surveyed(world, "al bo"), word_length=2) == {0: (0.6, 1)}
 
 
 def test_an_alias_names_its_entity_while_it_is_live() -> None:
@@ -240,7 +241,7 @@ def test_reasons_show_the_way() -> None:
     ]
 
 
-def test_at_most_so_many_paths_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_so_many_paths_in_all() -> None:
     world = World()
     for number in range(30):
         world.ref("user:alice", "met", f"user:friend-{number}")
@@ -248,8 +249,7 @@ def test_at_most_so_many_paths_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     hits = found(surveyed(world, "alice bob"))
     # 15 paths of two edges each, those first whose older edge is newest: the last 15 friends.
     assert set(hits) == set(range(30, 60))
-    monkeypatch.setattr(entity_edges, "PATHS_MAX", 2)
-    assert set(found(surveyed(world, "alice bob"))) == {56, 57, 58, 59}
+    assert set(found(surveyed(world, "alice bob"), paths=2)) == {56, 57, 58, 59}
 
 
 def test_a_path_is_made_of_its_edges() -> None:

@@ -81,6 +81,11 @@ def test_recency_falls_by_one_percent_a_day() -> None:
     assert recency(features(), Recency()) == pytest.approx([1.0, 0.740818, 0.025991], abs=1e-6)
 
 
+def test_recency_never_falls_below_its_floor() -> None:
+    # 0.9 + 0.1 * 0.025991 = 0.902599
+    assert recency(features(), Recency(floor=0.9))[2] == pytest.approx(0.902599, abs=1e-6)
+
+
 def test_confidence_is_itself() -> None:
     assert list(confidence(features(), Nothing())) == [1.0, 0.5, 0.25]
 
@@ -147,8 +152,14 @@ def test_older_is_never_more_recent(one: float, other: float) -> None:
 
 
 def test_a_fact_that_only_asks_has_the_floor() -> None:
-    # 1 - 0.6 × the share that asks; all are short
+    # 1 - 0.6 × the share that asks
     assert statement(features(), Statement(floor=0.4)).tolist() == pytest.approx([1.0, 0.7, 0.4])
+
+
+def test_substance_grows_with_length_towards_the_longest() -> None:
+    # 3, 6 and 9 terms: 3/9, 6/12 and 9/15; of the highest 5/9, 5/6 and 1
+    found = substance(features(), Substance(floor=0.4))
+    assert found.tolist() == pytest.approx([0.4 + 0.6 * 5 / 9, 0.9, 1.0])
 
 
 def test_a_long_question_is_no_question() -> None:

@@ -45,7 +45,7 @@ def test_the_stigmem_profile_is_the_seeds() -> None:
     assert (profile.diversity.lambda_mmr, profile.diversity.scale) == (0.7, "raw")
     assert profile.packing.skips_max == 0
     assert {each.mode for each in profile.factors} == {"mul"}
-    assert profile.factors[0].parameters == Recency(rate_per_day=0.01)
+    assert profile.factors[0].parameters == Recency(rate_per_day=0.01, floor=0.0)
     assert {each.name: each.weight for each in profile.stages} == {
         "lexical": 0.3, "semantic": 0.5, "graph": 0.2,
     }  # fmt: skip
@@ -126,7 +126,7 @@ def test_an_unknown_profile_is_named() -> None:
         ({"factors": [{"name": "luck"}]}, "$.factors[0].name"),
         ({"factors": [{"name": "recency", "mode": "div"}]}, "$.factors[0].mode"),
         (
-            {"factors": [{"name": "source_trust", "parameters": {"floor": 2}}]},
+            {"factors": [{"name": "recency", "parameters": {"floor": 2}}]},
             "$.factors[0].parameters.floor",
         ),
         ({"factors": [{"name": "confidence"}] * 13}, "$.factors"),
@@ -178,11 +178,11 @@ def test_what_an_earlier_release_knew_of_a_profile_is_left_out() -> None:
         stages=[
             {"name": "lexical", "weight": 1.0},
             {"name": "of_old", "weight": 1.0},
-            {"name": "dates", "weight": 0.1, "parameters": {"others": 10, "decay_days": 2}},
+            {"name": "dates", "weight": 0.1, "parameters": {"gone": 10, "decay_days": 2}},
         ],
         factors=[
             {"name": "own_trust", "mode": "mul"},
-            {"name": "recency", "mode": "mul", "parameters": {"floor": 0.2, "rate_per_day": 0.5}},
+            {"name": "recency", "mode": "mul", "parameters": {"gone": 0.2, "rate_per_day": 0.5}},
             {"name": "statement", "mode": "mul", "parameters": {"gone_terms": None}},
         ],
         ties=["confident"],
