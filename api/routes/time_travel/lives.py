@@ -153,14 +153,13 @@ def _touches_of_entity(
     call: Call, query: LifeQuery, view: View, moment: Moment, slots: I32, own: set[int]
 ) -> list[Touch]:
     """``_touches`` of an entity's facts (``slots``, ascending, and as ``own``). A page reads no
-    further than the statements that fill it, and compares what is nearer with the facts, or the
-    facts with what is farther: whichever are fewer."""
+    further than the statements that fill it, and compares what is nearer with the facts, or all
+    facts with what is farther (it may name facts that are stated later): whichever are fewer."""
     asserted = view.from_position[slots]
     first, last = int(asserted[0]), moment.position
     later = asserted[asserted > query.after]
     if query.only != "recalls" and len(later) > query.limit:
         last = int(later[query.limit])
-    asserted = asserted[asserted <= last]
     if last - max(first, query.after) < len(asserted):
         facts = partial(_is_of, view, own)
     else:

@@ -8,8 +8,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from engramlog.eventlog.kinds import AppliedDelta, DeltaApplied, Value
 from engramlog.projections.audit import lives
-from tests.worlds.histories import asserted
+from engramlog.projections.writing.memory_commands import RestateBatch, RestatedFact
+from tests.worlds.histories import ENTITIES, asserted
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 ALICE = "stigmem://t.example/user/alice"
@@ -194,6 +196,30 @@ def test_a_page_of_an_entitys_life_reads_what_it_shows(
     assert events == whole["events"]
     assert list(stated.values()) == whole["stated"]
     assert max(works[:-1]) <= (20 if others else 8)
+
+
+def test_a_page_has_an_event_that_names_only_a_fact_after_the_page(live: LiveNode) -> None:
+    """As when a peer's event arrives before another peer's fact."""
+    added = AppliedDelta(
+        delta_id="d",
+        delta="add",
+        user="bo",
+        agent="rag",
+        rule_id="r",
+        source_episode_ids=[],
+        promotion_us=1,
+        fact_id="3",
+    )
+    facts = [asserted(value=Value("string", f"{n}")) for n in range(4)]
+    live.node.write(asserted(), *(asserted("user:other", f"memory:{n}") for n in range(9)))
+    then = [RestatedFact(key=f"{n}", fact=fact.fact) for n, fact in enumerate(facts)]
+    batch = DeltaApplied(scope="local", deltas=[added])
+    live.node.write(RestateBatch(payload=batch, then=tuple(then)))
+    path = f"/v1/time-travel/entities/{ENTITIES[0]}"
+    whole = live.call("GET", path).json()["events"]
+    kinds = [event["kind"] for event in whole]
+    assert kinds == ["fact_asserted", "delta_applied", *["fact_asserted"] * 4]
+    assert live.call("GET", path, params={"limit": 3}).json()["events"] == whole[:3]
 
 
 def test_the_life_of_an_entity_says_what_its_facts_state(live: LiveNode) -> None:
