@@ -70,7 +70,10 @@ def phrases_in(text: str) -> str:
 
 
 def _plain(words: Sequence[str]) -> list[str]:
-    return [plain if (plain := strip_diacritics(word)) in STOP_WORDS else word for word in words]
+    return [
+        word if word.isascii() or (plain := strip_diacritics(word)) not in STOP_WORDS else plain
+        for word in words
+    ]
 
 
 def phrase_of(entity: str) -> str:
