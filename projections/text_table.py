@@ -74,7 +74,8 @@ class TextTable:
 
     def text(self, number: int) -> str:
         """The text of a number below the length, as a string."""
-        return self.key(number).decode("utf-8", "surrogatepass")
+        held = self._bytes[self._start[number] : self._start[number + 1]]
+        return str(held, "utf-8", "surrogatepass")
 
     def between(self, numbers: I32, after: bytes, last: bytes) -> I32:
         """The numbers whose texts sort after ``after``, up to ``last``, in the order given.
