@@ -13,7 +13,8 @@ Number = TypeVar("Number", bound=np.integer[Any])
 
 def distinct(numbers: np.ndarray[Any, np.dtype[Number]]) -> np.ndarray[Any, np.dtype[Number]]:
     """Each number once, ascending."""
-    ordered = np.sort(numbers)
+    ordered = numbers.copy()
+    ordered.sort()
     first: Bool = np.empty(len(ordered), dtype=np.bool_)
     first[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -24,7 +25,7 @@ def ranges(firsts: I64, ends: I64) -> I64:
     """The numbers of ranges, each up to before its end, one after the other."""
     sizes = ends - firsts
     until = sizes.cumsum()
-    found: I64 = np.repeat(firsts - until + sizes, sizes)
+    found: I64 = (firsts - until + sizes).repeat(sizes)
     found += np.arange(len(found))
     return found
 

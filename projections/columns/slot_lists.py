@@ -210,7 +210,7 @@ class NumberedLists:
         first, lengths = self.starts[known], self.starts[known + 1] - self.starts[known]
         lengths[known < numbers] = 0
         until = lengths.cumsum()
-        at = np.repeat(first - until + lengths, lengths)
+        at = (first - until + lengths).repeat(lengths)
         at += np.arange(len(at))
         return self.all_slots[at], lengths
 

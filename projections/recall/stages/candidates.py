@@ -23,7 +23,7 @@ def best_indices(scores: F64, count: int, ages: Callable[[I64], Keys]) -> I64:
     if len(scores) <= count:
         return np.arange(len(scores))
     least = np.partition(scores, len(scores) - count)[len(scores) - count]
-    best = np.flatnonzero(scores >= least)
+    best: I64 = (scores >= least).nonzero()[0]
     if len(best) > count:
         above, equal = best[scores[best] > least], best[scores[best] == least]
         equal = equal[np.lexsort(ages(equal))][: count - len(above)]

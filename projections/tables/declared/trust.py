@@ -270,15 +270,15 @@ class TrustPart(SmallPart):
         warrants = warrants[slots]
         policy = self.policy(position)
         if policy.mode == "off":
-            return np.ones(np.shape(warrants), dtype=np.float64)
-        if np.count_nonzero(warrants != WRITTEN_HERE):
+            return np.ones(warrants.shape, dtype=np.float64)
+        if (warrants != WRITTEN_HERE).any():
             trust: F64 = trust_levels(policy)[warrants]
             claimed: Bool = (warrants >= CLAIMED) & (warrants < RECEIVED)
             if claimed.any():
                 keyed: Bool = claimed & (self._key_positions()[sources[slots]] <= position)
                 trust = np.where(keyed, 1.0, trust)
         else:
-            trust = np.ones(np.shape(warrants), dtype=np.float64)
+            trust = np.ones(warrants.shape, dtype=np.float64)
         if not self._settings:
             return trust
         sources, peers = sources[slots], peers[slots]
