@@ -140,9 +140,10 @@ class WebhookDelivery(LoopTask):
         """Note in the log how far subscriptions have come: those with new deliveries, and those
         that have read much since."""
         try:
-            known = self.ledger.every()
+            rows = await asyncio.to_thread(self._node.reader.ask, pushed_subscriptions)
+            known = self.ledger.every() if rows else {}
             taken, progress = dict(self._unnoted), list[WebhookProgress]()
-            for row in await asyncio.to_thread(self._node.reader.ask, pushed_subscriptions):
+            for row in rows:
                 position = _furthest(row, known.get(row.id)).position
                 if row.id in taken or position >= row.delivered_to + NOTE_POSITIONS:
                     progress.append(WebhookProgress(row.id, position))

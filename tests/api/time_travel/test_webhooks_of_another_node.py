@@ -171,3 +171,8 @@ def test_an_earlier_note_that_comes_late_takes_nothing_back(
         assert told(receiver) == ["a", "b", "c"]
     finally:
         live.close()
+
+
+def test_a_node_without_webhooks_has_no_file_of_them(tmp_path: Path) -> None:
+    LiveNode(tmp_path / "node").close()
+    assert not (tmp_path / "node" / LEDGER_NAME).exists()
