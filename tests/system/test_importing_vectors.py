@@ -84,6 +84,23 @@ def test_a_repeated_import_embeds_what_a_stopped_one_left(tmp_path: Path, ollama
     assert json.loads(status.stdout)["vectors"] == 3
 
 
+def test_facts_of_deltas_get_their_vectors_too(tmp_path: Path, ollama: Server) -> None:
+    data, env = tmp_path / "data", environment_for(ollama.url)
+    delta = {"delta_id": "d", "kind": "add", "user": "bo", "agent": "rag", "rule_id": "r"}
+    delta |= {"promotion_ts": "2020-01-05T00:00:00Z", "fact": "one"}
+    line = {
+        "op": "deltas",
+        "scope": "company",
+        "deltas": [{**delta, "source_episode_ids": ["e"]}],
+        "then": [{"op": "assert", **fact(1), "key": "one"}],
+    }
+    done = engramlog("import", "-", "--data", data, stdin=json.dumps(line).encode(), env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 applied" in done.stdout
+    status = engramlog("embeddings", "status", "--data", data, "--json", env=env)
+    assert json.loads(status.stdout)["vectors"] == 1
+
+
 def test_many_facts_are_left_to_a_node_that_serves(tmp_path: Path, ollama: Server) -> None:
     data, env = tmp_path / "data", environment_for(ollama.url)
     many = b"".join(json.dumps(fact(number)).encode() + b"\n" for number in range(2_300))

@@ -62,7 +62,7 @@ examples:
   engramlog import memory.jsonl --data copy --clock-from-file
 """
 
-FACTS = ("asserted", "existing")
+FACTS = ("asserted", "existing", "applied", "resolved")
 """What an import says of facts that may wait for their vectors: an earlier one may have been
 stopped before it made them."""
 
