@@ -24,6 +24,9 @@ SKIP_GRACE_US = 60_000_000
 SLEEP_SECONDS_MAX = 60.0
 """Clocks can be set, so no sleep is longer."""
 RETRY_SECONDS = 5.0
+STOP_SECONDS = 10.0
+"""For the due rules at a stop. Of costly patterns each episode may take a second: a run that is cut
+reads its episodes again after the next start."""
 
 _WANTED = frozenset({EpisodeRecorded, ConsolidationRuleSet})
 _log = logging.getLogger(__name__)
@@ -49,11 +52,11 @@ class ConsolidationScheduler(LoopTask):
             self.wake()
 
     async def stop(self) -> None:
-        """Run the due rules, then stop."""
+        """Run the due rules, as far as ``STOP_SECONDS`` go, then stop."""
         if self._task is not None:
             self._stopping = True
             self._woken.set()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.wait([self._task], timeout=STOP_SECONDS)
         await super().stop()
 
     async def run(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from engramlog.api.node import consolidator
 from engramlog.api.node.node import Node
+from engramlog.api.node.tasks import consolidation_schedule
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import ConsolidationRan
 from engramlog.projections.moment import parse_instant
@@ -17,6 +18,12 @@ from engramlog.projections.writing.memory_commands import ApplyDeltas, Consolida
 from tests.worlds.live import LiveNode
 from tests.worlds.memory_requests import apply, delta, facts, objects, put
 from tests.worlds.waiting import until
+
+COSTLY = {
+    "id": "m",
+    "when": [{"field": "content", "op": "regex", "value": r"\w*x\w*y\w*z"}],
+    "then": {"emit": "add", "fact": {"predicate": "said", "object": "it"}},
+}
 
 
 def say(live: LiveNode, id: str, user: str = "Alice", **metadata: Any) -> None:
@@ -147,6 +154,22 @@ def test_due_rules_run_before_the_node_stops(tmp_path: Path) -> None:
 
 
 # -- the classifier -----------------------------------------------------------------------
+
+
+def test_a_stop_does_not_wait_for_costly_patterns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consolidation_schedule, "STOP_SECONDS", 0.1)
+    live = LiveNode(tmp_path / "node")
+    for number in range(8):
+        put(live, id=f"slow {number}", content="x" * 4_096)
+    rule(live, cadence={"every": 8}, matchers=[COSTLY])
+    live.close()
+    live = LiveNode(tmp_path / "node", consolidation_enabled=False)
+    try:
+        assert ran(live) == []
+    finally:
+        live.close()
 
 
 def test_distinct_keys_are_added_and_every_lineage_resolves(live: LiveNode) -> None:
@@ -455,12 +478,7 @@ def test_the_recorder_of_the_episode_is_the_source_of_a_rules_facts(
 
 
 def test_an_episode_that_a_pattern_cannot_search_in_time_is_set_aside(live: LiveNode) -> None:
-    matcher = {
-        "id": "m",
-        "when": [{"field": "content", "op": "regex", "value": r"\w*x\w*y\w*z"}],
-        "then": {"emit": "add", "fact": {"predicate": "said", "object": "it"}},
-    }
-    rule(live, matchers=[matcher])
+    rule(live, matchers=[COSTLY])
     put(live, id="slow", content="x" * 4_096)
     put(live, id="good", content="xyz")
     report = run(live)
