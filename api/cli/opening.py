@@ -20,9 +20,10 @@ from engramlog.projections.embedding.choosing import follow_pin
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.tables.declared.policies import USUAL_RELATIONS
 
-Embedding = Literal["off", "pinned", "asked", "begun"]
+Embedding = Literal["off", "pinned", "loaded", "asked", "begun"]
 """Whether to open a directory with its embeddings: ``pinned``: if serving has pinned a model;
-``asked``: the same, and a text for it follows; ``begun``: always, and one follows."""
+``loaded``: the same, with its vectors; ``asked``: as ``pinned``, and a text for it follows;
+``begun``: always, and one follows."""
 HANDOVER_SECONDS_MAX = 15.0
 """Longest wait for a process that holds the directory without answering."""
 HANDOVER_POLL_S = 0.1
@@ -114,6 +115,8 @@ def embedded(node: Node, settings: Settings, embedding: Embedding) -> Generator[
     try:
         if embedding == "begun" or (embedding != "off" and node.pinned_space() is not None):
             node.embed(follow_pin(settings.embedding, node.pinned_space()))
+        if embedding == "loaded" and node.embeddings is not None:
+            node.embeddings.wait_until_loaded()
         # The port is temporary: the node reports its configured URL.
         here = {"host": "127.0.0.1", "port": 0, "node_url": settings.public_url}
         quiet = settings.model_copy(update=here)

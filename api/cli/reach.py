@@ -31,8 +31,8 @@ def reach(
 
     Args: create: create the directory if it does not exist.
         embedding: whether to open a directory with its embeddings: ``pinned``: if serving has
-            pinned a model; ``asked``: the same, and a text for it follows; ``begun``: always, and
-            one follows.
+            pinned a model; ``loaded``: the same, with its vectors; ``asked``: as ``pinned``, and a
+            text for it follows; ``begun``: always, and one follows.
         wait_seconds: longest wait for a process that holds the directory without answering;
             None: the usual one.
 

@@ -128,6 +128,11 @@ class CurrentEmbeddings:
         current = self._current
         return current is None or current.worker.loaded
 
+    def wait_until_loaded(self) -> None:
+        """Wait for ``loaded``, or for what prevents it."""
+        while not self.loaded and (found := self.status()) is not None and found.error is None:
+            self._closing.wait(POLL_SECONDS)
+
     def status(self) -> WorkerStatus | None:
         """The worker's state; None if embeddings are off."""
         current = self._current

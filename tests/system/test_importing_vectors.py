@@ -1,11 +1,15 @@
 """An import gives its facts vectors before it ends, if that takes seconds."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from engramlog.api.cli.main import main
+from engramlog.projections.embedding.worker import EmbeddingWorker
+from engramlog.projections.image.view import View
 from tests.worlds.processes import engramlog, fact, serving
 from tests.worlds.provider_double import DIMENSIONS
 from tests.worlds.provider_servers import Server
@@ -99,6 +103,28 @@ def test_facts_of_deltas_get_their_vectors_too(tmp_path: Path, ollama: Server) -
     assert "1 applied" in done.stdout
     status = engramlog("embeddings", "status", "--data", data, "--json", env=env)
     assert json.loads(status.stdout)["vectors"] == 1
+
+
+def test_the_status_counts_the_vectors_that_are_there(
+    tmp_path: Path,
+    ollama: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Though a node that just opened has not loaded them yet."""
+    env = environment_for(ollama.url)
+    engramlog("import", "-", "--data", tmp_path / "data", stdin=FACTS, env=env)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    load = EmbeddingWorker._load
+
+    def late(self: EmbeddingWorker, view: View) -> None:
+        time.sleep(0.5)
+        load(self, view)
+
+    monkeypatch.setattr(EmbeddingWorker, "_load", late)
+    main(["embeddings", "status", "--data", str(tmp_path / "data")])
+    assert "vectors    3, waiting 0, lag 0\n" in capsys.readouterr().out
 
 
 def test_many_facts_are_left_to_a_node_that_serves(tmp_path: Path, ollama: Server) -> None:

@@ -20,7 +20,7 @@ examples:
 
 def register(commands: Subcommands) -> None:
     group = commands.group("embeddings", "show or change the embedding model", EXAMPLES)
-    status = Request("GET /v1/embeddings", _show_status, embedding="pinned")
+    status = Request("GET /v1/embeddings", _show_status, embedding="loaded")
     group.reaching("status", "show the model and the backlog", status)
     parser = group.reaching(
         "reindex", "embed all facts again; the old vectors serve meanwhile", run_reindex, json=False
