@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 
 from engramlog.eventlog.kinds import DeltaKind, Scope
 from engramlog.projections.episodes.cadence import Cadence, CadenceError, parse_cadence
+from engramlog.projections.episodes.pattern_cost import ManyWays, check_cost
 from engramlog.projections.episodes.salience import DAY_S, SalienceWeights
 from engramlog.projections.normalization import normalize_uri
 
@@ -117,6 +118,20 @@ class Rule(_Part, frozen=True):
         """The form in the log, with the cadence normalised."""
         made = msgspec.to_builtins(self)
         return {**made, "cadence": self.timetable.document()}
+
+
+def new_rule(document: object) -> Rule:
+    """``parse_rule`` for a rule to install. Refuses regular expressions that may take forever, of
+    which the log may hold earlier ones. Raises RuleError."""
+    rule = parse_rule(document)
+    for n, matcher in enumerate(rule.matchers):
+        for m, condition in enumerate(matcher.when):
+            if condition.op == "regex":
+                try:
+                    check_cost(condition.value)
+                except ManyWays as fault:
+                    raise RuleError(f"$.matchers[{n}].when[{m}].value", str(fault)) from fault
+    return rule
 
 
 def parse_rule(document: object) -> Rule:

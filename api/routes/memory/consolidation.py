@@ -28,7 +28,7 @@ from engramlog.eventlog.kinds import ConsolidationRuleSet
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.episodes import reading, reading_deltas, reading_rules
 from engramlog.projections.episodes.cadence import next_fire
-from engramlog.projections.episodes.rule import Rule, RuleError, parse_rule
+from engramlog.projections.episodes.rule import Rule, RuleError, new_rule, parse_rule
 from engramlog.projections.moment import Moment, format_instant
 from engramlog.projections.tables.declared.garden_directory import WRITING_ROLES
 
@@ -125,7 +125,7 @@ async def put_rule(call: Call, body: RuleDocument) -> web.Response:
     if given != rule_id:
         raise invalid("rule_id", ("body", "id"), "must be the id in the path")
     try:
-        rule = parse_rule(document)
+        rule = new_rule(document)
     except RuleError as fault:
         raise invalid_at("invalid_rule", fault.path, fault.reason) from fault
     rule = _placed(call, rule)

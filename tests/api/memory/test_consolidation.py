@@ -389,6 +389,12 @@ def test_salience_gates_consolidation(live: LiveNode) -> None:
                 {"id": "m", "when": [{"field": "nope"}], "then": {"emit": "noop"}}]},
             ["matchers", 0, "when", 0, "field"],
         ),
+        (
+            {"cadence": {"every": 1}, "matchers": [
+                {"id": "m", "when": [{"field": "content", "op": "regex", "value": "(a+)+b"}],
+                 "then": {"emit": "noop"}}]},
+            ["matchers", 0, "when", 0, "value"],
+        ),
     ],
 )  # fmt: skip
 def test_an_invalid_rule_is_never_stored(
