@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I8, I32, I64
+from engramlog.projections.ascending import ranges
 from engramlog.projections.columns.columns import COLUMN_TYPES
 from engramlog.projections.columns.fact_columns import NOWHERE, FactColumns
 from engramlog.projections.columns.slot_lists import (
@@ -207,10 +208,8 @@ def _by_row(grown: Grown, rows: I64) -> tuple[I64, I64, I32, I64]:
     order = order[grown.lengths[order] > 0]
     lengths = grown.lengths[order]
     begun = (np.cumsum(grown.lengths) - grown.lengths)[order]
-    ends = np.cumsum(lengths)
-    at = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begun - ends + lengths, lengths)
     of = np.repeat(np.arange(len(order)), lengths)
-    return rows[order], lengths, grown.slots[at], of
+    return rows[order], lengths, grown.slots[ranges(begun, begun + lengths)], of
 
 
 def restore(facts: FactColumns, cut: FactsCut, sections: Sections) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.ascending import ranges
 from engramlog.projections.columns.growing_dict import present_entries
 
 PIECE = 1 << 20
@@ -209,10 +210,7 @@ class NumberedLists:
         known = np.minimum(numbers, len(self.starts) - 2)
         first, lengths = self.starts[known], self.starts[known + 1] - self.starts[known]
         lengths[known < numbers] = 0
-        until = lengths.cumsum()
-        at = (first - until + lengths).repeat(lengths)
-        at += np.arange(len(at))
-        return self.all_slots[at], lengths
+        return self.all_slots[ranges(first, first + lengths)], lengths
 
     def names(self) -> Iterator[int]:
         return iter(np.flatnonzero(np.diff(self.starts)).tolist())

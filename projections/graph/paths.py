@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.ascending import ranges
 from engramlog.projections.image.view import View
 from engramlog.projections.normalization import entity_display
 
@@ -78,10 +79,8 @@ def _two_hop_paths(view: View, starts: I32, ends: I32, walkable: Walkable) -> li
     second = second[np.argsort(view.entity[second], kind="stable")]
     middles = view.entity[second]
     low = middles.searchsorted(view.object[first], side="left")
-    counts = middles.searchsorted(view.object[first], side="right") - low
-    left = np.repeat(first, counts)
-    offsets = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
-    right = second[np.repeat(low, counts) + offsets]
+    high = middles.searchsorted(view.object[first], side="right")
+    left, right = np.repeat(first, high - low), second[ranges(low, high)]
     edges = np.unique(np.concatenate((left, right)))
     rank = np.empty(len(edges), dtype=np.int64)
     rank[edges.searchsorted(view.by_age(edges))] = np.arange(len(edges))
