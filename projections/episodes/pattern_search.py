@@ -129,14 +129,18 @@ class BoundedSearch:
 def steps(pattern: str, length: int) -> float:
     """At most how many steps a search in a text of ``length`` characters takes, by the pattern's
     signs: it begins at each character, each repeat may end at each, each choice has two ways."""
-    if _REPEATED_GROUP.search(pattern) or _VERBOSE.search(pattern):
+    repeats, choices = _signs(pattern)
+    if repeats + choices > 100:
         return float("inf")
-    repeats, choices = len(_REPEAT.findall(pattern)), len(_CHOICE.findall(pattern))
-    return (
-        float("inf")
-        if repeats + choices > 100
-        else max(length, 100.0) ** (1 + repeats) * 2.0**choices
-    )
+    return max(length, 100.0) ** (1 + repeats) * 2.0**choices
+
+
+@lru_cache(maxsize=1_024)
+def _signs(pattern: str) -> tuple[float, int]:
+    """A pattern's repeats, infinitely many if a group repeats, and its choices."""
+    if _REPEATED_GROUP.search(pattern) or _VERBOSE.search(pattern):
+        return float("inf"), 0
+    return len(_REPEAT.findall(pattern)), len(_CHOICE.findall(pattern))
 
 
 @lru_cache(maxsize=1_024)

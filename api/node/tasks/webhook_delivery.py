@@ -46,6 +46,8 @@ CIRCUIT_FAILURES = 10
 CIRCUIT_SECONDS = 300.0
 NOTE_SECONDS = 60.0
 NOTE_POSITIONS = 10_000
+"""A subscription without deliveries is noted after as many positions, which it need not read
+again."""
 RETRY_SECONDS = 30.0
 """Delay after a fault of this node."""
 GONE = 410
