@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX
-from engramlog.api.schemas.values import Flag, Model, Name, Position
+from engramlog.api.schemas.values import Flag, Model, Position, Uri
 from engramlog.eventlog.kinds import ErasureReason
 from engramlog.projections.writing.decide.facts.erased_set import ERASED_FACTS_MAX
 
@@ -22,7 +22,7 @@ class ErasureRequest(Model, extra="forbid"):
     """
 
     fact_ids: list[str] = Field(default=[], max_length=ERASED_FACTS_MAX)
-    entity: Name | None = None
+    entity: Uri | None = None
     mentions: Flag = True
     derived: Flag = False
     episodes: Flag = False
@@ -55,7 +55,7 @@ class HoldRequest(Model, extra="forbid"):
     """A fact or an entity to hold, or (``held`` false) to release, and why."""
 
     fact_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
-    entity: Name | None = None
+    entity: Uri | None = None
     held: Flag = True
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
 

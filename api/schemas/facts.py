@@ -15,6 +15,7 @@ from engramlog.api.schemas.values import (
     Name,
     QueryShare,
     Share,
+    Uri,
 )
 from engramlog.eventlog.kinds import Parent, Scope
 from engramlog.projections.cid import parse_fact_hash
@@ -44,10 +45,10 @@ class AttestationBody(Model):
 class AssertRequest(Model, extra="allow"):
     """A fact to state. ``confidence`` 0 retracts. Unknown fields cause a warning."""
 
-    entity: Name
+    entity: Uri
     relation: Name
     value: FactValue
-    source: Name
+    source: Uri
     confidence: Share = 1.0
     scope: Scope = "local"
     valid_from: Instant | None = None

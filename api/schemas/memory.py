@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.schemas.attributes import Attributes, listed
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, AssertRequest, MomentQuery
-from engramlog.api.schemas.values import FactValue, Flag, Instant, Model, Name, Share, User
+from engramlog.api.schemas.values import FactValue, Flag, Instant, Model, Name, Share, Uri, User
 from engramlog.eventlog.kinds import EpisodeRecorded, Scope
 from engramlog.projections.episodes.delta import REPLACES_MAX, SOURCES_MAX
 from engramlog.projections.memories.attribute_rules import KEYWORDS_LENGTH_MAX
@@ -159,7 +159,7 @@ class DeltasRequest(Model, extra="forbid"):
     deltas: list[DeltaBody] = Field(min_length=1, max_length=DELTAS_MAX)
     scope: Scope = "local"
     garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
-    source: Name | None = None
+    source: Uri | None = None
     run_id: Identifier | None = None
     step: int | None = Field(default=None, ge=0, le=2**53)
     strict: Flag = True
@@ -197,7 +197,7 @@ class MemoryFactsQuery(MomentQuery, extra="forbid"):
 class Triple(Model, extra="forbid"):
     """One row of a knowledge graph; ``triple_id`` by default ``s|p|o``."""
 
-    subject: Name
+    subject: Uri
     predicate: Name
     object: str = Field(min_length=1, max_length=CONTENT_LENGTH_MAX)
     confidence: Share = 1.0
@@ -214,7 +214,7 @@ class TriplesRequest(Model, extra="forbid"):
     triples: list[Triple] = Field(min_length=1, max_length=TRIPLES_MAX)
     scope: Scope = "local"
     garden_id: str | None = Field(default=None, max_length=ID_LENGTH_MAX)
-    source: Name | None = None
+    source: Uri | None = None
     promotion_ts: Instant | None = None
 
 
@@ -229,9 +229,9 @@ class MemoryRequest(Attributes, extra="forbid"):
     tags: Annotated[list[Tag], Field(max_length=TAGS_MAX), BeforeValidator(listed)] = Field(
         default_factory=list
     )
-    source: Name | None = None
+    source: Uri | None = None
     user_id: User | None = None
-    entity: Name | None = None
+    entity: Uri | None = None
     relation: Name = MEMORY_RELATION
     scope: Scope = "local"
     garden_id: str | None = None

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, REASON_LENGTH_MAX, MomentQuery
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, Instant, Model, Name, Share
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Flag, Instant, Model, Share, Uri
 from engramlog.eventlog.kinds import GardenRole, Scope, TrustPolicy
 from engramlog.projections.authorization import CEILING
 
@@ -49,7 +49,7 @@ class GardenRequest(Model, extra="allow"):
 class MemberRequest(Model, extra="allow"):
     """A new member of a garden, and its role."""
 
-    entity_uri: Name
+    entity_uri: Uri
     role: GardenRole = "reader"
 
 
@@ -110,10 +110,10 @@ class KeyRequest(Model, extra="allow"):
     """
 
     raw_key: str = Field(min_length=32, max_length=512, pattern=r"^[\x21-\x7e]+$")
-    entity_uri: Name
+    entity_uri: Uri
     permissions: list[str] = Field(max_length=20)
     scopes: list[Scope] | None = Field(default=None, min_length=1, max_length=4)
-    sources: list[Name] | None = Field(default=None, max_length=SOURCES_MAX)
+    sources: list[Uri] | None = Field(default=None, max_length=SOURCES_MAX)
     description: str | None = Field(default=None, max_length=KEY_NOTE_LENGTH_MAX)
     expires_at: Instant | None = None
     max_classification: Annotated[int, Field(strict=True, ge=0, le=CEILING)] = CEILING
@@ -150,7 +150,7 @@ class TrustQuery(MomentQuery):
 class TrustRequest(Model, extra="forbid"):
     """The trust in a source from now on; 0 blocks it."""
 
-    source: Name
+    source: Uri
     trust: Share
     reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
 

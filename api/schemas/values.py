@@ -39,6 +39,12 @@ def _no_control(text: str) -> str:
     return text
 
 
+def _no_control_but_white_space(text: str) -> str:
+    if has_control_character(text):
+        _no_control(" ".join(text.split()))
+    return text
+
+
 def _user(text: str) -> str:
     if not text.strip():
         raise PydanticCustomError("string_too_short", "must not be empty")
@@ -59,7 +65,14 @@ Name = Annotated[
     Field(min_length=1, max_length=NAME_LENGTH_MAX),
     AfterValidator(_no_control),
 ]
-"""An entity, relation or source as given: 1 to 2048 characters, no control characters."""
+"""A relation or the like as given: 1 to 2048 characters, no control characters."""
+Uri = Annotated[
+    str,
+    Field(min_length=1, max_length=NAME_LENGTH_MAX),
+    AfterValidator(_no_control_but_white_space),
+]
+"""An entity or source as given: as ``Name``, but with any white space, which normalisation
+replaces."""
 User = Annotated[Name, AfterValidator(_user)]
 """A user by name or entity."""
 Instant = Annotated[str, AfterValidator(_instant)]

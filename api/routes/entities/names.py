@@ -13,7 +13,7 @@ from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import MomentQuery
-from engramlog.api.schemas.values import NAME_LENGTH_MAX, Model, Name, QueryShare
+from engramlog.api.schemas.values import NAME_LENGTH_MAX, Model, QueryShare, Uri
 from engramlog.eventlog.kinds import AliasSet
 from engramlog.projections.graph.name_similarity import entities_seen, names_like
 from engramlog.projections.image.visible_facts import live
@@ -30,8 +30,8 @@ ALIASES_PAGE_MAX = 10_000
 class AliasRequest(Model, extra="allow"):
     """Another name of an entity. Only admins may set or remove the ``kind`` ``migration``."""
 
-    raw_uri: Name
-    canonical_uri: Name
+    raw_uri: Uri
+    canonical_uri: Uri
     kind: Literal["user", "migration"] = "user"
 
 

@@ -40,6 +40,16 @@ def test_the_cid_test_vectors_of_the_protocol_hold(live: LiveNode) -> None:
     assert second["cid"] == SECOND_VECTOR
 
 
+def test_any_white_space_in_names_becomes_a_hyphen(live: LiveNode) -> None:
+    record = live.state(entity=" user:Alice\t\nSmith\r\n", source="agent:the\u00a0\x0bfirst")
+    assert record["entity"] == "user:alice-smith"
+    assert record["source"] == "agent:the-first"
+    for field, given in (("entity", "a\x07 b"), ("source", "a\x1b[1m b"), ("relation", "a\tb")):
+        answer = live.call("POST", "/v1/facts", json=fact(**{field: given}))
+        assert answer.status_code == 422
+        assert answer.json()["detail"][0]["loc"] == ["body", field]
+
+
 @pytest.mark.parametrize(
     ("kind", "v"),
     [
