@@ -166,6 +166,17 @@ def test_two_moments_are_compared(spaceflight: LiveNode, visit: Visit) -> None:
     expect(page.locator(".table")).to_contain_text("iau")
 
 
+def test_a_change_has_the_values_of_both_moments(spaceflight: LiveNode, visit: Visit) -> None:
+    """Sixteen commanders came and went in between; each is stated again with its end."""
+    page = visit(spaceflight).open(
+        "time", since="2019-12-01T00:00:00Z", entity="stigmem://spaceflight.example/station/iss"
+    )
+    changed = page.locator(".diff li", has_text="commanded by")
+    expect(changed).to_have_count(1)
+    expect(changed.locator(".diff-before")).to_contain_text("luca-parmitano")
+    expect(changed.locator(".diff-after")).to_contain_text("mike-fincke")
+
+
 def test_a_recall_shows_packed_facts_and_their_scores(spaceflight: LiveNode, visit: Visit) -> None:
     tab = visit(spaceflight)
     question = "How many moons of Saturn are known?"

@@ -77,26 +77,47 @@ const steps = (): [string, string][] => {
   return [["the last day", back(1)], ["the last month", back(30)], ["the last year", back(365.25)], ["the last 100 events", `position:${Math.max(1, position - 100)}`]];
 };
 
-/** A value that ended and one that came in its place, of the same entity, relation and scope. */
+/** A value that held at the first moment, and one that holds at the second in its place. */
 interface Change {
   readonly before: Fact;
   readonly after: Fact;
 }
 
-const paired = (data: Difference): { changed: Change[]; came: Fact[]; ended: Fact[] } => {
-  const key = (fact: Fact): string => `${fact.entity}\n${fact.relation}\n${fact.scope}`;
-  const gone = new Map<string, Fact[]>();
-  for (const fact of [...data.retracted, ...data.resolved]) gone.set(key(fact), [...(gone.get(key(fact)) ?? []), fact]);
-  const changed: Change[] = [];
-  const came: Fact[] = [];
-  for (const after of data.added) {
-    const before = gone.get(key(after))?.find((fact) => fact.id !== after.id && String(fact.value.v) !== String(after.value.v));
-    if (before) {
-      gone.set(key(after), (gone.get(key(after)) ?? []).filter((fact) => fact !== before));
-      changed.push({ before, after });
-    } else came.push(after);
+const grouped = (facts: readonly Fact[]): Map<string, Fact[]> => {
+  const groups = new Map<string, Fact[]>();
+  for (const fact of facts) {
+    const key = `${fact.entity}\n${fact.relation}\n${fact.scope}`;
+    groups.set(key, [...(groups.get(key) ?? []), fact]);
   }
-  return { changed, came, ended: [...gone.values()].flat() };
+  return groups;
+};
+
+const text = (fact: Fact): string => String(fact.value.v);
+
+/** A source's newest value takes the place of its earlier one; another source's only where nothing else ended or came.
+ * What came and ended between both moments is no part of a change, nor is a value that was stated again. */
+const changes = (added: readonly Fact[], ended: readonly Fact[]): Change[] => {
+  const passing = new Set(added.map((fact) => fact.id));
+  const over = new Set(ended.map((fact) => fact.id));
+  const gone = grouped(ended.filter((fact) => !passing.has(fact.id)));
+  const come = grouped(added.filter((fact) => !over.has(fact.id)));
+  return [...gone].flatMap(([key, befores]) => {
+    const known = new Set(befores.map(text));
+    let afters = (come.get(key) ?? []).filter((fact) => !known.has(text(fact)));
+    const alone = befores.length === 1 && afters.length === 1;
+    return befores.flatMap((before) => {
+      const after = alone ? afters[0] : afters.findLast((fact) => fact.source === before.source);
+      afters = afters.filter((fact) => fact !== after);
+      return after === undefined ? [] : [{ before, after }];
+    });
+  });
+};
+
+const paired = (data: Difference): { changed: Change[]; came: Fact[]; ended: Fact[] } => {
+  const ended = [...data.retracted, ...data.resolved];
+  const changed = changes(data.added, ended);
+  const shown = new Set(changed.flatMap(({ before, after }) => [before.id, after.id]));
+  return { changed, came: data.added.filter((fact) => !shown.has(fact.id)), ended: ended.filter((fact) => !shown.has(fact.id)) };
 };
 
 const Found = ({ data, waiting }: { data: Difference; waiting: boolean }): JSX.Element => {
