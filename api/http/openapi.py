@@ -180,7 +180,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
                 "name": name,
                 "in": "query",
                 "required": name in required,
-                "description": field.pop("description", None) or field_text(name, "in-query"),
+                "description": field_text(name, route.query.__name__, "in-query"),
                 "schema": field,
             }
             for name, field in schema.get("properties", {}).items()

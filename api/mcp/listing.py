@@ -55,6 +55,7 @@ def input_schema(tool: Tool) -> dict[str, Any]:
             found.setdefault(name, part)
     found["value"] = found["new_value"] = _PLAIN_VALUE
     found["what"] = {"type": "string", "enum": list(TIME_TRAVEL)}
+    found["after"] = {"type": "integer"}
     found["detail"] = {"type": "string", "enum": ["compact", "full"], "default": "compact"}
     properties = {
         name: {**_short(found.get(name, _TYPES["text"])), "description": _meaning(tool, name)}

@@ -90,12 +90,13 @@ def build_server(access: NodeAccess) -> Server[Any]:
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"unknown tool {params.name!r}")
         headers = _headers_of(context.request)
+        given = params.arguments or {}
         try:
             call = _Call(access, headers)
-            answer = await anyio.to_thread.run_sync(call.run, tool, params.arguments or {})
+            answer = await anyio.to_thread.run_sync(call.run, tool, given)
         except ToolFailure as failure:
             return _result(failure.body(), f"{failure.code}: {failure.message}", is_error=True)
-        text = text_of(tool, answer)
+        text = text_of(tool, given, answer)
         return _result(None if is_text(tool, answer) else answer, text)
 
     async def list_resources(

@@ -160,13 +160,13 @@ def _polled(answer: Answer) -> Answer:
     return {**answer, "has_more": answer.get("cursor") is not None}
 
 
-def text_of(tool: Tool, answer: Answer) -> str:
-    """The answer as text for a model: lines unchanged, else JSON without repetitions. A tool that
-    has no ``detail`` to choose shows what facts state, and no nulls."""
+def text_of(tool: Tool, given: Given, answer: Answer) -> str:
+    """The answer as text for a model: lines unchanged, else JSON without repetitions. Unless
+    ``detail`` is full, it shows what facts state, and no nulls."""
     if is_text(tool, answer):
         return str(answer["text"])
     read: object = {name: each for name, each in answer.items() if name not in tool.unread}
-    return msgspec.json.encode(read if "detail" in tool.shown else _brief(read)).decode()
+    return msgspec.json.encode(read if given.get("detail") == "full" else _brief(read)).decode()
 
 
 _STATED = frozenset({*ShortFact.__struct_fields__, "warnings"})
@@ -308,7 +308,18 @@ TOOLS: tuple[Tool, ...] = (
         description="Show the memory at a moment (state), the changes between two (diff), or the "
         "history of one fact or entity.",
         models=tuple(TIME_TRAVEL.values()),
-        shown=("what", "as_of", "from", "to", "fact_id", "entity", "scope", "limit", "cursor"),
+        shown=(
+            "what",
+            "as_of",
+            "from",
+            "to",
+            "fact_id",
+            "entity",
+            "scope",
+            "limit",
+            "cursor",
+            "after",
+        ),
         required=("what",),
         ask=_time_travel,
         answers={},

@@ -20,7 +20,9 @@ def field_texts() -> Texts:
     return texts
 
 
-def field_text(name: str, model: str) -> str | None:
-    """The meaning of ``name`` in ``model``; None if it has no text."""
+def field_text(name: str, *models: str) -> str | None:
+    """The meaning of ``name`` in the first of ``models`` that has one, else the shared one; None
+    if it has no text."""
     texts = field_texts()
-    return texts.get(model, {}).get(name) or texts["shared"].get(name)
+    found = (texts[model].get(name) for model in (*models, "shared") if model in texts)
+    return next((text for text in found if text is not None), None)

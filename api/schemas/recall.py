@@ -178,8 +178,8 @@ class RecallQuery(RecallFields, RecallShapeQuery):
     ``weights`` is JSON, such as ``{"lex":0.3,"vec":0.5,"graph":0.2}``.
     """
 
-    token_budget: int = Field(description="1 to 200000")
-    depth: int | None = Field(default=None, description="0 to 2")
+    token_budget: int
+    depth: int | None = None
     weights: str | None = None
 
 

@@ -154,6 +154,8 @@ def test_texts_show_what_facts_state(way: Any, request: Any) -> None:
         assert set(second) == {*stated, "valid_until", "warnings"}
         life = await text("time_travel", what="entity", entity=entity)
         assert [set(each) for each in life["stated"]] == [stated, {*stated, "valid_until"}]
+        (newest,) = (await text("query_facts", entity=entity))["facts"]
+        assert set(newest) == {*stated, "valid_until"}
         card = await text("get_card", entity=entity)
         assert {"summary", "contradictions"} < set(card)
         assert {"markdown", "fact_hashes"}.isdisjoint(card)
@@ -292,10 +294,18 @@ def test_the_past_is_shown_by_state_difference_and_life(way: Any, request: Any) 
         assert [fact["id"] for fact in state["facts"]] == [made["id"]]
         diff = await ask(client, "time_travel", what="diff", **{"from": before, "to": at})
         assert made["id"] in json.dumps(diff)
+        await ask(client, "retract_fact", fact_id=made["id"])
         life = await ask(client, "time_travel", what="fact", fact_id=made["id"])
         assert life["fact"]["id"] == made["id"]
         whole = await ask(client, "time_travel", what="entity", entity=entity)
         assert whole["entity"] == entity
+        first = await ask(client, "time_travel", what="entity", entity=entity, limit=1)
+        assert (first["truncated"], len(whole["events"])) == (True, 2)
+        (last,) = (each["position"] for each in first["events"])
+        rest = await ask(client, "time_travel", what="entity", entity=entity, after=last)
+        assert first["events"] + rest["events"] == whole["events"]
+        (tool,) = [each for each in (await client.list_tools()).tools if each.name == "time_travel"]
+        assert tool.input_schema["properties"]["after"]["type"] == "integer"
 
     talk(way, story)
 

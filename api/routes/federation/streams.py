@@ -42,8 +42,8 @@ class StreamsQuery(Model, extra="forbid"):
 class StreamEventsQuery(Model, extra="forbid"):
     """Events of ``stream`` after the sequence ``after``."""
 
-    stream: str = Field(min_length=1, max_length=2_048, description="The stream's full name.")
-    after: Position = Field(default=0, description="Only events after this sequence.")
+    stream: str = Field(min_length=1, max_length=2_048)
+    after: Position = 0
     limit: int = Field(default=PAGE_EVENTS_MAX, ge=1, le=PAGE_EVENTS_MAX)
 
 

@@ -33,8 +33,57 @@ def test_every_text_describes_something(document: dict[str, Any]) -> None:
         (model if name in texts.get(model, {}) else "shared", name)
         for (model, name), _ in _described(document)
     }
+    of_queries = {route.query.__name__ for route in ROUTES if route.query is not None}
+    shown = {(name, part["description"]) for (_, name), part in _described(document)}
+    used |= {
+        (model, name)
+        for model in of_queries & texts.keys()
+        for name, text in texts[model].items()
+        if (name, text) in shown
+    }
     written = {(model, name) for model, entries in texts.items() for name in entries}
     assert {each for each in written - used if not each[0].startswith("mcp")} == set()
+
+
+_FITTING = {
+    "Whether ": "boolean",
+    "true: ": "boolean",
+    "Number of ": "integer",
+    "How many ": "integer",
+    "Ids of ": "array",
+    "The facts.": "array",
+    "The streams.": "array",
+    "The tombstones.": "array",
+}
+"""How texts begin that describe values of one type."""
+_WORDED = {"auth", "federation", "source_attestation", "memory_garden_acl_filtering"}
+"""The protocol answers these in a word each, such as ``enabled``."""
+
+
+def test_descriptions_fit_the_types(document: dict[str, Any]) -> None:
+    """Regression: names that models share have texts that fitted one of them alone."""
+    wrong = [
+        (where, part["description"])
+        for where, part in _described(document)
+        for start, kind in _FITTING.items()
+        if part["description"].startswith(start)
+        and where[1] not in _WORDED
+        and kind not in (types := _types(part, document))
+        and "object" not in types
+    ]
+    assert wrong == []
+
+
+def _types(part: dict[str, Any], document: dict[str, Any]) -> set[str]:
+    """The types that a field or parameter may have."""
+    if "$ref" in part:
+        model = document["components"]["schemas"][part["$ref"].rpartition("/")[2]]
+        return _types(model, document)
+    given = part.get("type", [])
+    found = {given} if isinstance(given, str) else set(given)
+    for each in (*part.get("anyOf", ()), *([part["schema"]] if "schema" in part else ())):
+        found |= _types(each, document)
+    return found
 
 
 def test_generators_of_clients_understand_every_part(document: dict[str, Any]) -> None:
