@@ -42,6 +42,7 @@ _TEXTS: dict[str, str] = {
     "union_tag_invalid": "{discriminator} must be one of {expected_tags}",
 }
 _EMPTY = "must not be empty"
+_TYPED = 'must be typed, such as {"type": "string", "v": "green tea"}'
 _OUR_OWN = "Value error, "
 """Prefix of our own checks' messages."""
 
@@ -51,6 +52,8 @@ def plain_message(kind: str, context: Mapping[str, Any], message: str) -> str:
     stay."""
     if kind in ("string_too_short", "too_short") and context.get("min_length") == 1:
         return _EMPTY
+    if kind == "model_type" and context.get("class_name") == "FactValue":
+        return _TYPED
     try:
         return _TEXTS[kind].format_map(context)
     except KeyError:

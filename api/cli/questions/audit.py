@@ -20,10 +20,10 @@ from engramlog.api.client.client import Client, path_segment
 
 EXAMPLES = """\
 examples:
-  engramlog audit state --as-of 1990-01-01T00:00:00Z --relation space:moons --data demo
+  engramlog audit state --as-of 1990-01-01T00:00:00Z --relation space:moon-count --data demo
   engramlog audit diff --from position:100 --to position:200 --data demo
   engramlog audit fact 018bcfe5-… --data demo
-  engramlog audit entity stigmem://solar/planet/saturn --data demo
+  engramlog audit entity stigmem://spaceflight.example/body/saturn --data demo
   engramlog audit sql "SELECT kind, count(*) FROM events GROUP BY kind" --data demo
   engramlog audit fork what-if.json --as-of position:100 --data demo
   engramlog audit sql "SELECT * FROM facts" --format parquet --output facts.parquet --data demo

@@ -24,8 +24,7 @@ The key is printed once, to stdout; the node keeps only its hash.
 
 examples:
   engramlog key create --data memory --entity-uri agent:ann --permission read
-  engramlog key create --data memory --entity-uri agent:ops --permission admin --expires \\
-      2027-01-01T00:00:00Z --scope local --scope team
+  engramlog key create --data memory --entity-uri agent:ops --permission admin --scope team
   pass show memory-key | engramlog key create --data memory --entity-uri agent:ann --raw-key -
 """
 

@@ -8,7 +8,7 @@ from engramlog.projections.authorization import Authorization
 from engramlog.projections.tables.declared.garden_directory import MODERATING_ROLES, WRITING_ROLES
 from engramlog.projections.writing.commands import CommandRefused, Refused
 from engramlog.projections.writing.decide.context import Context
-from engramlog.projections.writing.decide.declared.gardens import WRITE_FORBIDDEN, role_of
+from engramlog.projections.writing.decide.declared.gardens import role_of, write_forbidden
 
 
 def check_source(rights: Authorization | None, source: str) -> None:
@@ -42,7 +42,7 @@ def check_ending(
         if role in MODERATING_ROLES:
             return
         if role not in WRITING_ROLES:
-            raise CommandRefused(absent if role is None else WRITE_FORBIDDEN)
+            raise CommandRefused(absent if role is None else write_forbidden(role))
     check_source(rights, source)
 
 

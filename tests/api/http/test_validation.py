@@ -135,6 +135,8 @@ def test_a_body_that_is_not_json_is_400(refusing: LiveNode, data: bytes) -> None
     ("path", "body", "told"),
     [
         ("/v1/facts", [1], "must be a JSON object"),
+        ("/v1/facts", {**fact(), "value": "tea"},
+         'must be typed, such as {"type": "string", "v": "green tea"}'),
         ("/v1/facts", {**fact(), "entity": 5}, "must be a string"),
         ("/v1/facts", {**fact(), "entity": ""}, "must not be empty"),
         ("/v1/facts", {**fact(), "confidence": 2}, "must be at most 1.0"),

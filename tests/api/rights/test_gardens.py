@@ -51,7 +51,10 @@ def test_without_authentication_everybody_is_one_member(live: LiveNode) -> None:
 def test_members_write_by_role(node: LiveNode) -> None:
     ann = node.key_of("ann")
     made(node, ann)
-    reader = (403, {"detail": "write permission required — you are a reader in this garden"})
+
+    def refusal(role: str) -> tuple[int, dict[str, str]]:
+        return 403, {"detail": f"write permission required — you are a {role} in this garden"}
+
     for role in ROLES:
         name = role.replace(":", "-")
         joined(node, ann, name, role)
@@ -60,7 +63,7 @@ def test_members_write_by_role(node: LiveNode) -> None:
         if role in ("admin", "writer"):
             assert answer.status_code == 201, answer.text
         else:
-            assert told(answer) == reader
+            assert told(answer) == refusal(role)
         assert node.call("GET", "/v1/facts", key=key).status_code == 200
     reader_key = node.key_of("reader")
     for _ in range(2):  # a_repeated_request_gets_the_same_refusal
@@ -71,7 +74,7 @@ def test_members_write_by_role(node: LiveNode) -> None:
             json=fact(garden_id="ops"),
             headers={"Idempotency-Key": "again"},
         )
-        assert told(answer) == reader
+        assert told(answer) == refusal("reader")
     stranger = node.key_of("stranger")
     answer = node.call("POST", "/v1/facts", key=stranger, json=fact(garden_id="ops"))
     assert told(answer) == NOT_FOUND

@@ -31,9 +31,6 @@ SELECT 1 FROM fact_rows
 WHERE garden_id=? AND to_position={LIVE} AND base_confidence>0 LIMIT 1
 """
 GARDEN_NOT_FOUND = Refused("garden_not_found", "garden not found", "garden_id")
-WRITE_FORBIDDEN = Refused(
-    "garden_write_forbidden", "write permission required — you are a reader in this garden"
-)
 _ADMIN_REQUIRED = Refused("garden_admin_required", "garden admin permission required")
 _LAST_ADMIN = Refused(
     "last_garden_admin",
@@ -46,6 +43,12 @@ def role_of(context: Context, rights: Authorization | None, garden_id: str) -> G
     if rights is None or rights.every_garden:
         return "admin"
     return role_in(context.db, garden_id, rights.principal)
+
+
+def write_forbidden(role: GardenRole) -> Refused:
+    """Why a member of this role may not do it."""
+    message = f"write permission required — you are a {role} in this garden"
+    return Refused("garden_write_forbidden", message)
 
 
 def check_writing(
@@ -73,7 +76,7 @@ def check_touching(
         return
     role = role_of(context, rights, garden_id)
     if role not in WRITING_ROLES:
-        raise CommandRefused(absent if role is None else WRITE_FORBIDDEN)
+        raise CommandRefused(absent if role is None else write_forbidden(role))
 
 
 def create_garden(command: GardenCreated, context: Context) -> Decision | Refused:
