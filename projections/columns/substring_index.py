@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
-from engramlog.projections.text.decomposing import decomposed
+from engramlog.projections.text.normal_forms import normal_form
 
 BLOCK = 32_768
 """Texts in one string; other threads run between strings."""
@@ -36,7 +36,7 @@ def strip_diacritics(text: str) -> str:
     """Lower case without combining marks; letters that do not decompose (ß, ø, ł) stay."""
     if text.isascii():
         return text.lower()
-    return _MARKS.sub("", decomposed("NFD", text)).lower()
+    return _MARKS.sub("", normal_form("NFD", text)).lower()
 
 
 def occurrences(piece: str, text: str) -> int:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from engramlog.eventlog.event import fact_partition
+from engramlog.projections.text.normal_forms import normal_form
 
 PART_BYTES_MAX = 256
 
@@ -39,7 +40,8 @@ class MemoryPlace(Struct, frozen=True):
 
 def name_part(field: str, text: str) -> str:
     """``text`` in stored form (NFC). Raises MemoryScopeError."""
-    normal = unicodedata.normalize("NFC", text)
+    # A letter of NFC is at most four before: a longer text, which takes longer, is too long anyway.
+    normal = normal_form("NFC", text[: 4 * PART_BYTES_MAX + 1])
     if not normal:
         raise MemoryScopeError(field, "must not be empty")
     if len(normal.encode()) > PART_BYTES_MAX:

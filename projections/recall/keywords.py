@@ -6,13 +6,13 @@ word by word. It is split into its terms.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.text.normal_forms import normal_form
 from engramlog.projections.text.stop_words import STOP_WORDS
 
 WINDOW_FROM = 7
@@ -96,7 +96,7 @@ def normalised(entries: Iterable[str]) -> list[str]:
 
 def words_of(texts: Iterable[str]) -> list[str]:
     """The words of texts, in order; an apostrophe or a hyphen inside a word is part of it."""
-    return [word for text in texts for word in _WORD.findall(unicodedata.normalize("NFKC", text))]
+    return [word for text in texts for word in _WORD.findall(normal_form("NFKC", text))]
 
 
 def significant_terms(texts: Iterable[str], cutting: Cutting) -> list[str]:

@@ -5,8 +5,8 @@ One way only: the result finds words and is never shown.
 
 import re
 
-from engramlog.projections.text.decomposing import decomposed
 from engramlog.projections.text.invisible_characters import plain, seen
+from engramlog.projections.text.normal_forms import normal_form
 
 _MARKS = re.compile(
     "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]"
@@ -30,7 +30,7 @@ def folded(text: str) -> str:
     if text.isascii():
         return seen(text).lower()
     short = seen(text).replace(_LONGEST, " ")
-    text = _MARKS.sub("", decomposed("NFKD", short)).lower()
+    text = _MARKS.sub("", normal_form("NFKD", short)).lower()
     return text.translate(_LOOK_ALIKES)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 
-from engramlog.projections.text.decomposing import decomposed
+from engramlog.projections.text.normal_forms import normal_form
 
 _OTHER = (
     "[ßẞı\u0300-\u1dff\u1f00-\u1fff\u20d0-\u20ff\u2c00-\u2c5f\u2c80-\u2dff\u2e80-\ua71f"
@@ -113,7 +113,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _read(run: str, unspaced: Callable[[str], str]) -> str:
-    bare = decomposed("NFKD", _OMITTED.sub("", run))
+    bare = normal_form("NFKD", _OMITTED.sub("", run))
     plain = _OMITTED.sub("", bare).casefold().translate(_SAME)
 
     def word(match: re.Match[str]) -> str:

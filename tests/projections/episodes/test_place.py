@@ -34,6 +34,18 @@ def test_an_unusable_name_is_refused(text: str) -> None:
     assert caught.value.field == "session"
 
 
+def test_a_name_of_countless_marks_is_refused_in_linear_time() -> None:
+    with pytest.raises(MemoryScopeError):  # by insertion, sorting these would be minutes
+        name_part("user", "\u0301\u0316" * 250_000)
+
+
+def test_a_name_is_as_long_as_its_stored_form() -> None:
+    assert name_part("user", "\u1fbe\u0308\u0301" * 128) == "\u0390" * 128  # 256 bytes
+    assert name_part("user", "\u03c9\u0313\u0300\u0345" * 85) == "\u1fa2" * 85
+    with pytest.raises(MemoryScopeError):
+        name_part("user", "\u1fbe\u0308\u0301" * 129)
+
+
 def test_users_have_entities_of_their_own() -> None:
     entities = {entity_of("self", MemoryPlace(name, "rag", "local")) for name in NAMES}
     assert len(entities) == len(NAMES)

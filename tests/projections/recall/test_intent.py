@@ -302,3 +302,8 @@ def test_a_past_answer_is_that_of_a_world_that_knew_no_more(
         now.retract(0)
     answers = [asked(world, *keywords, profile=profile, moment=moment) for world in (then, now)]
     assert seen(answers[0]) == seen(answers[1])
+
+
+def test_countless_marks_are_words_in_linear_time() -> None:
+    question = "\u0301\u0316" * 250_000  # by insertion, sorting these would be minutes
+    assert keywords_of(RecallRequest(query=question), Cutting()).terms == ()
