@@ -20,7 +20,7 @@ from aiohttp.http import SERVER_SOFTWARE
 from pydantic import BaseModel, ValidationError
 
 from engramlog.api.http.errors import ApiError, coded, entries_of, entry, invalid, unprocessable
-from engramlog.eventlog.nesting import nests_deeper
+from engramlog.eventlog.nesting import nests_deeper, values_in
 from engramlog.projections.normalization import holds_nul
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -32,6 +32,8 @@ _PLUS = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+) ([0-9]{2}:[0-9]{2
 """An instant whose ``+`` arrived as a space, because query strings encode a space as ``+``."""
 JSON_DEPTH_MAX = 100
 """Deepest nesting of a body."""
+VALUES_MAX = 1_000_000
+"""Values of a body: 64 MB may hold 30 million, which would take gigabytes of memory."""
 INFLATED_RATIO_MAX = 100
 """Bytes to which a byte of a compressed body may inflate."""
 _GZIP_OR_ZLIB = 47
@@ -181,6 +183,7 @@ def _too_large(limit: int) -> ApiError:
 
 def parse_json(data: bytes, what: str = "the body") -> Any:
     """Strict JSON. Raises ApiError 400 ``malformed_json`` with ``what`` in the message."""
+    _check_values(data, what)
     if nests_deeper(data, JSON_DEPTH_MAX):
         raise coded("malformed_json", f"{what} has more than {JSON_DEPTH_MAX} levels")
     try:
@@ -195,11 +198,17 @@ def parse_json(data: bytes, what: str = "the body") -> Any:
 def parse_lines(data: bytes) -> list[Any]:
     """A strict JSON value per line; empty lines do not count. Raises ApiError 400
     ``malformed_json`` with the line's number."""
+    _check_values(data, "the body")
     lines = data.split(b"\n")
     if not _NUL.search(data) and not any(nests_deeper(line, JSON_DEPTH_MAX) for line in lines):
         with suppress(*_FAULTS):
             return [_decode(line) for line in lines if line.strip()]
     return [parse_json(line, f"line {n}") for n, line in enumerate(lines, 1) if line.strip()]
+
+
+def _check_values(data: bytes, what: str) -> None:
+    if len(data) > VALUES_MAX and values_in(data) > VALUES_MAX:
+        raise coded("malformed_json", f"{what} has more than {VALUES_MAX} values")
 
 
 def _reason(fault: Exception) -> str:

@@ -13,7 +13,7 @@ from engramlog.api.answers.memory_records import (
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.episodes import recording_of, writable
 from engramlog.api.commands.garden_access import entered_garden
-from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.errors import coded
 from engramlog.api.http.routing import Routes
@@ -99,8 +99,7 @@ async def record_episode(call: Call, request: EpisodeRequest) -> web.Response:
 )
 async def record_episodes(call: Call) -> web.Response:
     """Record several episodes of one scope or garden in order, or none of them."""
-    raw = await call.raw(call.service.settings.batch_body_bytes_max)
-    request = parse_body(EpisodesRequest, raw)
+    request = await call.large_body(EpisodesRequest)
     where = writable(call, request.scope, request.garden_id)
     call.charge(len(request.episodes))
     done = await call.do(recording_of(call, where, request.episodes))

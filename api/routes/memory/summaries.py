@@ -16,7 +16,7 @@ from engramlog.api.commands.attestations import check_unattested
 from engramlog.api.commands.entity_names import stored_uri
 from engramlog.api.commands.episodes import writable
 from engramlog.api.commands.garden_access import within
-from engramlog.api.http.bodies import answer, parse_body
+from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
@@ -153,9 +153,8 @@ _ROWS = 200
 )
 async def record_summaries(call: Call) -> web.Response:
     """Record several summaries of one scope or garden, or none of them."""
-    raw = await call.raw(call.service.settings.batch_body_bytes_max)
-    request = parse_body(SummariesRequest, raw)
-    commands = _commands(call, request)
+    request = await call.large_body(SummariesRequest)
+    commands = await call.in_pool(lambda: _commands(call, request))
     call.charge(len(commands))
     made = [
         RecordedSummary(name=command.name, changed=done.created, **done.detail)

@@ -4,12 +4,15 @@ import errno
 import json
 import re
 import socket
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from engramlog.api.http import call
+from engramlog.api.http.bodies import parse_body
 from engramlog.api.routes.table import ROUTES
 from engramlog.eventlog.errors import StorageFailed, StorageFull
 from tests.worlds.live import CONTROL_TOKEN, LiveNode, fact
@@ -204,6 +207,49 @@ def test_limits_of_size_are_413(serve: Callable[..., LiveNode]) -> None:
     assert live.call("POST", "/v1/facts/batch", json=batch).status_code == 200
     batch = live.call("POST", "/v1/facts/batch", json=[fact(v="x" * 900)] * 10)
     assert (batch.status_code, batch.json()["max_request_body_bytes"]) == (413, 9000)
+
+
+@pytest.mark.parametrize(
+    ("data", "media"),
+    [
+        (b"[" + b"[]," * 1_000_000 + b"[]]", "application/json"),
+        (b"[" + b"1," * 1_000_000 + b"1]", "application/json"),
+        (b"\n" * 1_000_001, "application/x-ndjson"),
+    ],
+)
+def test_a_batch_of_countless_values_is_not_decoded(
+    live: LiveNode, data: bytes, media: str
+) -> None:
+    """The largest body may hold 30 million, which take gigabytes."""
+    answer = live.call("POST", "/v1/facts/batch", content=data, headers={"Content-Type": media})
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == {
+        "code": "malformed_json",
+        "message": "the body has more than 1000000 values",
+    }
+
+
+def test_a_large_batch_of_long_texts_is_no_batch_of_many_values(live: LiveNode) -> None:
+    batch = [fact(relation=f"memory:r{n}", v="[1, 2]," * 20_000) for n in range(10)]
+    answer = live.call("POST", "/v1/facts/batch", json=batch)
+    assert [each["status"] for each in answer.json()["results"]] == [201] * 10
+
+
+@pytest.mark.parametrize("path", ["/v1/episodes/batch", "/v1/summaries"])
+def test_a_large_body_delays_no_other_request(
+    live: LiveNode, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[str] = []
+
+    def parse(model: Any, data: bytes) -> Any:
+        readers.append(threading.current_thread().name)
+        return parse_body(model, data)
+
+    monkeypatch.setattr(call, "parse_body", parse)
+    assert live.call("POST", path, json={}).status_code == 422
+    live.call("POST", "/v1/recall", json={"query": "x"})
+    in_thread, in_loop = readers
+    assert in_thread != in_loop
 
 
 def test_absent_gardens_and_attestation_keys_are_named(live: LiveNode) -> None:
