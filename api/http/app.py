@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from aiohttp import hdrs, web
+from aiohttp.web_urldispatcher import MatchInfoError
 from msgspec import Struct, json
 
 from engramlog.api.http.auth import PRINCIPAL, Caller, require
@@ -34,6 +35,7 @@ from engramlog.api.routes.table import ROUTES
 from engramlog.api.settings import Settings
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.struct_types import complete_struct_types
+from engramlog.projections.normalization import URI_LENGTH_MAX
 
 _log = logging.getLogger(__name__)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -41,6 +43,8 @@ _WITH_BODY = (DirectResponse, web.Response)
 """The most frequent class first: only an exact class is found fast."""
 _CALLER_GONE = 499
 """A status for the metrics alone."""
+PATH_PARTS_MAX = URI_LENGTH_MAX + 10
+"""Parts of a path, which may end with a name."""
 _PLAIN_DETAIL = {404: "Not Found", 405: "Method Not Allowed"}
 
 
@@ -50,7 +54,7 @@ class App:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.node = service.node
-        self.router = web.UrlDispatcher()
+        self.router = Router()
         resources, self._endpoints = routing()
         for resource in resources:
             self.router.register_resource(resource)
@@ -95,6 +99,16 @@ class App:
             pattern = _pattern_of(match) if endpoint is None else endpoint.route.path
             counted = method if method in _METHODS else "other"
             service.metrics.observe(pattern, counted, status, perf_counter() - started)
+
+
+class Router(web.UrlDispatcher):
+    """Finds routes. aiohttp looks for one at each part of a path: the event loop would wait 30 ms
+    for 8,000 slashes from anyone."""
+
+    async def resolve(self, request: web.Request) -> web.UrlMappingMatchInfo:
+        if request.rel_url.path_safe.count("/") > PATH_PARTS_MAX:
+            return MatchInfoError(web.HTTPNotFound())
+        return await super().resolve(request)
 
 
 class AppRunner(web.ServerRunner):
