@@ -15,8 +15,10 @@ ERRORS: dict[int, dict[str, str]] = {
         "graph_depth_exceeded invalid_graph_query invalid_relation_filter": (
             "a question for neighbours"
         ),
-        "recall_depth_exceeded invalid_token_budget": "a recall's depth or budget; 422 on POST",
-        "invalid_weights unknown_profile": "a recall's weights or profile",
+        "recall_depth_exceeded invalid_token_budget invalid_weights": (
+            "a recall's depth, budget or weights; 422 on POST"
+        ),
+        "unknown_profile": "a recall names no profile of this node",
         "provenance_cycle_detected": "a fact would be derived from itself",
         (
             "tombstone_invalid_scope tombstone_entity_uri_invalid tombstone_malformed "

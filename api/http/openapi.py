@@ -48,7 +48,7 @@ HEADER_MEANINGS = {
     "Stigmem-Session": "Id of the caller's session, at most 128 characters.",
     "Last-Event-ID": "The id of the last received event; the stream continues after it.",
     "Stigmem-Verify": "`full` adds `chain_proof` to the answer.",
-    "Accept": "With `application/vnd.stigmem.x11+json`, the status is 400 instead of 422.",
+    "Accept": "With `application/vnd.stigmem.x11+json`, a wrong depth, budget or weight is 400.",
 }
 
 
