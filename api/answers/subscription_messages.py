@@ -75,25 +75,29 @@ def is_still_due(
 
 
 def notices_after(
-    node: Node, subscription: SubscriptionRow, rights: Authorization, after: int
+    node: Node,
+    subscription: SubscriptionRow,
+    rights: Authorization,
+    after: int,
+    events_max: int = PAGE_EVENTS,
 ) -> tuple[list[tuple[int, Notice, dict[str, Any]]], int]:
     """(position, notice, body) of each change after a position, and the last position read. Looks
     again if an erasure takes facts away: a stream that has begun cannot start over."""
     for _ in range(ATTEMPTS_MAX):
         try:
-            return _look(node, subscription, rights, after)
+            return _look(node, subscription, rights, after, events_max)
         except ErasedMeanwhile:
             time.sleep(PAUSE_SECONDS)
-    return _look(node, subscription, rights, after)
+    return _look(node, subscription, rights, after, events_max)
 
 
 def _look(
-    node: Node, subscription: SubscriptionRow, rights: Authorization, after: int
+    node: Node, subscription: SubscriptionRow, rights: Authorization, after: int, events_max: int
 ) -> tuple[list[tuple[int, Notice, dict[str, Any]]], int]:
     view = node.reader.pin()
     found: list[tuple[int, Notice, dict[str, Any]]] = []
     read_to = after
-    for event in node.log.read(after, PAGE_EVENTS):
+    for event in node.log.read(after, events_max):
         if event.position > view.position:
             break
         read_to = event.position

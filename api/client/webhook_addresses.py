@@ -9,6 +9,11 @@ from aiohttp import TCPConnector, ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+_TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
+"""IPv6 networks whose addresses end with that of an IPv4 host."""
+_LOCAL = (ipaddress.ip_network("64:ff9b:1::/48"), ipaddress.ip_network("fec0::/10"))
+"""Private ones that not every Python knows as such."""
+
 
 class AddressRefused(OSError):
     """The address is not allowed."""
@@ -39,7 +44,11 @@ def is_public(address: str) -> bool:
     """Whether an IP address is public, also in IPv6 notation."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
+        if any(found in each for each in _LOCAL):
+            return False
         inner = found.ipv4_mapped or found.sixtofour
+        if inner is None and any(found in each for each in _TRANSLATED):
+            inner = ipaddress.IPv4Address(found.packed[-4:])
         if inner is not None:
             found = inner
     return found.is_global and not found.is_multicast

@@ -13,6 +13,7 @@ from engramlog.api.http.callers import Callers
 from engramlog.api.http.metrics import Metrics
 from engramlog.api.http.state.commit_watch import CommitWatch
 from engramlog.api.http.state.cursors import CursorSealer
+from engramlog.api.http.state.open_streams import OpenStreams
 from engramlog.api.http.state.quotas import Quotas
 from engramlog.api.http.state.sessions import Sessions
 from engramlog.api.node.consolidator import Consolidator
@@ -83,6 +84,7 @@ class Service:
         self.callers = Callers(node, keys_required=required, control_token=control_token)
         self.cursors = CursorSealer(node.cursor_key, settings.cursor_ttl_s * 1_000_000)
         self.sessions = Sessions()
+        self.streams = OpenStreams()
         self.quotas = Quotas(settings.quota_reads_per_hour, settings.quota_writes_per_hour)
         self.metrics = Metrics()
         self.chains = FactChains()

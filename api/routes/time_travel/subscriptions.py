@@ -1,8 +1,8 @@
 """Subscriptions over HTTP: make, list, end; their events in pages and as a stream."""
 
 import asyncio
-from time import monotonic
-from typing import Literal
+from time import monotonic, thread_time
+from typing import Any, Literal
 from uuid import uuid4
 
 import msgspec
@@ -13,6 +13,7 @@ from pydantic import Field
 from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.answers.subscription_messages import (
+    PAGE_EVENTS,
     SubscriptionEvent,
     event_record,
     is_still_due,
@@ -29,7 +30,8 @@ from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Model
 from engramlog.eventlog.kinds import SubscriptionSet
-from engramlog.projections.audit.subscription_events import EVENT_TYPES
+from engramlog.projections.audit.subscription_events import EVENT_TYPES, Notice
+from engramlog.projections.authorization import Authorization
 from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
 from engramlog.projections.tables.declared.subscriptions import (
@@ -257,26 +259,32 @@ async def stream(call: Call, query: StreamQuery) -> web.StreamResponse:
     )
     await response.prepare(call.request)
     await _write(response, b": subscribed\n\n")
-    node, commits = call.node, call.service.commits
+    with call.service.streams.opened(call.caller.principal):
+        await _follow(call, row, after, response)
+    await response.write_eof()
+    return response
+
+
+async def _follow(
+    call: Call, row: SubscriptionRow, after: int, response: web.StreamResponse
+) -> None:
+    """Send the events after a position until the subscription, the key or the node ends."""
+    node, commits, streams = call.node, call.service.commits, call.service.streams
+    principal = call.caller.principal
     told = monotonic()
     while not commits.ending:
         due = told + HEARTBEAT_SECONDS - monotonic()
         grown = await commits.wait(lambda at=after: node.reader.image.position > at, due)
-        if commits.ending or not await asyncio.to_thread(_is_active, call, row):
+        page = streams.events_max(principal, PAGE_EVENTS)
+        looked = await call.in_pool(lambda at=after, most=page: _look(call, row, at, most))
+        if commits.ending or looked is None:
             break
-        rights = rights_of(node, call.service.settings, row)
-        if rights is None:
-            break
+        rights, found, after, busy_seconds = looked
         # Also between events that are not for this reader: they neither delay the comment nor show
         # by its absence.
         if monotonic() >= told + HEARTBEAT_SECONDS:
             await _write(response, b": still here\n\n")
             told = monotonic()
-        if not grown:
-            continue
-        found, after = await call.in_pool(
-            lambda at=after, may=rights: notices_after(node, row, may, at)
-        )
         for position, notice, body in found:
             if not is_still_due(node, call.service.settings, row, rights, notice):
                 after = position - 1
@@ -289,12 +297,23 @@ async def stream(call: Call, query: StreamQuery) -> web.StreamResponse:
                 name = _sealed(call, row, position)
             await _write(response, f"id: {name}\nevent: {notice.type}\ndata: {data}\n\n".encode())
             told = monotonic()
-    await response.write_eof()
-    return response
+        if grown:
+            await asyncio.sleep(streams.rest_seconds(principal, busy_seconds))
 
 
-def _is_active(call: Call, row: SubscriptionRow) -> bool:
-    return call.node.reader.ask(subscription_named, row.id, row.subscriber) is not None
+def _look(
+    call: Call, row: SubscriptionRow, after: int, events_max: int
+) -> tuple[Authorization, list[tuple[int, Notice, dict[str, Any]]], int, float] | None:
+    """The reader's present rights, ``notices_after`` a position, and the seconds that this took a
+    thread; None if the subscription or the key has ended."""
+    began = thread_time()
+    if call.node.reader.ask(subscription_named, row.id, row.subscriber) is None:
+        return None
+    rights = rights_of(call.node, call.service.settings, row)
+    if rights is None:
+        return None
+    found, read_to = notices_after(call.node, row, rights, after, events_max)
+    return rights, found, read_to, thread_time() - began
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> None:

@@ -5,6 +5,7 @@ import hmac
 import json
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 from engramlog.api.client.webhook_addresses import address_fault, is_public
+from engramlog.api.routes.time_travel import subscriptions
 from engramlog.projections.tables.declared.subscriptions import LEDGER_NAME, DeliveryLedger
 from tests.worlds.failing_storage import Failing
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
@@ -352,6 +354,24 @@ def test_a_stream_resumes_after_its_last_event(live: LiveNode) -> None:
     assert [json.loads(each["data"])["payload"]["value_v"] for each in rest] == ["b", "c"]
 
 
+def test_of_several_streams_each_gets_every_event(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "PAGE_EVENTS", 6)
+    made = subscribe(live, event_types=["fact_asserted"])
+    url = f"{live.url}/v1/subscriptions/{made['id']}/stream"
+    told = [str(n) for n in range(7)]
+    with ExitStack() as opened:
+        streams = [opened.enter_context(httpx.stream("GET", url, timeout=60)) for _ in range(3)]
+        lines = [each.iter_lines() for each in streams]
+        assert {next(each) for each in lines} == {": subscribed"}
+        live.node.write(*_asserts(*told))  # each stream reads two events at a time
+        for each in lines:
+            data = (line.removeprefix("data: ") for line in each if line.startswith("data: "))
+            got = [json.loads(next(data))["payload"]["value_v"] for _ in told]
+            assert got == told
+
+
 def _asserts(*values: str) -> list[Any]:
     from engramlog.eventlog.kinds import Value
     from tests.worlds.histories import asserted
@@ -387,8 +407,21 @@ def test_names_that_resolve_to_private_addresses_are_refused() -> None:
     with pytest.raises(AddressRefused):
         asyncio.run(resolve())
     assert address_fault("https://hooks.example/x", private=False) is None
-    assert is_public("93.184.216.34")
-    assert not is_public("::ffff:127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True), ("2606:2800:21f::1", True), ("::ffff:127.0.0.1", False),
+        ("64:ff9b::5db8:d822", True), ("64:ff9b::a9fe:a9fe", False), ("64:ff9b:1::1", False),
+        ("::10.0.0.1", False), ("::1", False), ("::", False), ("fec0::1", False),
+        ("2002:a00:1::1", False), ("fe80::1%eth0", False), ("ff02::1", False),
+    ],
+)  # fmt: skip
+def test_ipv6_addresses_that_lead_to_private_ones_are_not_public(
+    address: str, public: bool
+) -> None:
+    assert is_public(address) is public
 
 
 def test_the_number_of_subscriptions_is_limited(serve: Callable[..., LiveNode]) -> None:
