@@ -106,6 +106,7 @@ class Row(Struct, frozen=True):
     value: Value
     source: str
     valid_from: str | None = None
+    valid_until: str | None = None
 
 
 class Conversation(Struct, frozen=True):
@@ -273,8 +274,9 @@ def intent_of_turn(space: str, turn: Turn, channel: bool = False) -> AssertFact:
 def intent_of_row(row: Row) -> AssertFact:
     """The fact for a row of a table."""
     fact = FactAsserted(
-        row.entity, row.relation, row.value, row.source, "local", valid_from=row.valid_from
-    )
+        row.entity, row.relation, row.value, row.source, "local",
+        valid_from=row.valid_from, valid_until=row.valid_until,
+    )  # fmt: skip
     return AssertFact(with_cid(fact))
 
 

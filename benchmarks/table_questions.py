@@ -1,4 +1,5 @@
-"""Questions about tables of facts, made from their rows: space flight, Congress, ICEWS.
+"""Questions about tables of facts, made from their rows: space flight, Congress, ICEWS; and about
+a past time of the first two, whose rows have ends.
 
 Each question is a sentence about a relation, in other words than the relation's, with the name of
 an entity. Its evidence are the rows that have the entity and the relation. The entities of Congress
@@ -10,7 +11,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,17 @@ CONGRESS_OF: Asked = {
     "congress:social_twitter": "What is the Twitter handle of {}?",
     "congress:fax": "Where can I fax {}?",
 }
+FLIGHT_THEN: Asked = {
+    "space:commanded-by": "Who was in charge of {} in {}?",
+    "space:led-by": "Who was the head of {} in {}?",
+    "space:moon-count": "How many moons of {} were known in {}?",
+    "space:held-by": "Who had the record for {} in {}?",
+    "space:record-value": "What was the best for {} in {}?",
+    "space:status": "Was {} still active in {}?",
+    "space:classification": "What kind of object was {} in {}?",
+}
+"""About a month: the second {} stands for it."""
+CONGRESS_THEN: Asked = {"congress:holds_office": "Which seat did {} have in {}?"}
 ICEWS_OF: Asked = {
     "Make statement": "What did {} say?",
     "Consult": "Whom did {} talk to?",
@@ -183,10 +195,50 @@ def icews() -> Conversation:
     return Conversation("icews", (), asked, rows=tuple(rows))
 
 
+def space_flight_then() -> Conversation:
+    """The demo's assertions that were not retracted, with their ends."""
+    stated: dict[str, dict[str, Any]] = {}
+    for line in FLIGHTS.read_text().splitlines():
+        event = json.loads(line)
+        if event["op"] == "assert":
+            stated[event["key"]] = event
+        elif event["op"] == "retract":
+            stated.pop(event["target"], None)
+    rows = tuple(
+        Row(str(number), event["entity"], event["relation"],
+            _value(event["value"]["type"], event["value"]["v"]), event["source"],
+            event.get("valid_from"), event.get("valid_until"))
+        for number, event in enumerate(stated.values())
+    )  # fmt: skip
+    names = {row.entity: row.value.v for row in rows if row.relation == "space:name"}
+    return Conversation("space-flight-then", (), _asked_then(rows, names, FLIGHT_THEN), rows=rows)
+
+
+def congress_then() -> Conversation:
+    """Names and seats of some legislators, with their ends."""
+    stated = dict.fromkeys(
+        (event["s"], f"congress:{event['r']}", event["o"], event["vf"], event["vt"])
+        for event in _lines(FOLDER / "congress" / "events.jsonl.gz")
+        if event["op"] == "assert" and event["r"] in ("holds_office", "name")
+    )
+    people = sorted({subject for subject, *_ in stated})
+    chosen = set(random.Random(5).sample(people, LEGISLATORS))
+    rows = tuple(
+        Row(str(number), f"stigmem://congress.example/{subject.lower()}", relation,
+            Value("string", text), "agent:list", _midnight(begun), _midnight(ended))
+        for number, (subject, relation, text, begun, ended) in enumerate(stated)
+        if subject in chosen
+    )  # fmt: skip
+    names = {row.entity: row.value.v for row in rows if row.relation == "congress:name"}
+    return Conversation("congress-then", (), _asked_then(rows, names, CONGRESS_THEN), rows=rows)
+
+
 TABLES = (
     QuestionSet("Space flight", "table", FLIGHTS, made=space_flight),
     QuestionSet("Congress", "table", FOLDER / "congress", made=congress),
     QuestionSet("ICEWS", "table", FOLDER / "icews14", made=icews),
+    QuestionSet("Space flight, then", "table", FLIGHTS, made=space_flight_then),
+    QuestionSet("Congress, then", "table", FOLDER / "congress", made=congress_then),
 )
 
 
@@ -214,6 +266,54 @@ def _asked(
             text = words.format(names[entity])
             made.append(Question(f"{category} {relation} {entity}", text, category, held))
     return tuple(made)
+
+
+def _asked_then(
+    rows: Iterable[Row], names: Mapping[str, str], asked: Asked
+) -> tuple[Question, ...]:
+    """Questions about the month in the middle of a row that has ended. Their evidence are all rows
+    of its (entity, relation) that held in that month."""
+    by_key: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_key[row.entity, row.relation].append(row)
+    chance = random.Random(1)
+    made: list[Question] = []
+    for relation, words in asked.items():
+        ended = [
+            row
+            for (entity, its), group in by_key.items()
+            for row in group
+            if its == relation and entity in names and row.valid_from and row.valid_until
+        ]
+        for row in chance.sample(ended, min(4 * ASKED_MAX, len(ended))):
+            first = _middle(row).replace(day=1)
+            after = (first + timedelta(31)).replace(day=1)
+            group = by_key[row.entity, relation]
+            held = frozenset(each.id for each in group if _held(each, first, after))
+            text = words.format(names[row.entity], f"{first:%B %Y}")
+            made.append(Question(f"then {relation} {row.id}", text, "then", held))
+    return tuple(made)
+
+
+def _middle(row: Row) -> date:
+    """The day in the middle of a row's validity."""
+    first, after = _day(row.valid_from), _day(row.valid_until)
+    return first + (after - first) / 2
+
+
+def _held(row: Row, first: date, after: date) -> bool:
+    """Whether a row was valid on some day from ``first`` to before ``after``."""
+    return (row.valid_from is None or _day(row.valid_from) < after) and (
+        row.valid_until is None or _day(row.valid_until) > first
+    )
+
+
+def _day(instant: str | None) -> date:
+    return date.fromisoformat((instant or "")[:10])
+
+
+def _midnight(day: str | None) -> str | None:
+    return None if day is None else f"{day}T00:00:00Z"
 
 
 def _value(kind: Any, v: object) -> Value:

@@ -35,6 +35,8 @@ class Filters(Struct, frozen=True, kw_only=True):
         without: numbers of excluded relations.
         set_aside: whether to keep facts that a resolution set aside.
         expired: whether to keep facts whose validity is over.
+        held: of these, those to keep that were valid within one of these times: first instant, and
+            the one after the last.
     """
 
     relation: int | None = None
@@ -47,10 +49,11 @@ class Filters(Struct, frozen=True, kw_only=True):
     without: tuple[int, ...] = ()
     set_aside: bool = False
     expired: bool = False
+    held: tuple[tuple[int, int], ...] = ()
 
     def apply(self, view: View, mask: Bool, moment: Moment) -> Bool:
         """The kept part of ``mask``; ``mask`` itself without filters."""
-        if self == Filters(set_aside=self.set_aside, expired=self.expired):
+        if self == Filters(set_aside=self.set_aside, expired=self.expired, held=self.held):
             return mask
         mask = mask.copy()
         for column, wanted in ((view.relation, self.relation), (view.source, self.source)):

@@ -5,18 +5,18 @@ They are a function of the view, the moment and the filters. Only expiry depends
 result is valid from one expiry to the next.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import I32, Bool
+from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.graph.neighbors import hidden_relations
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import expiry_around, live_mask
-from engramlog.projections.moment import NO_END, Moment
+from engramlog.projections.moment import NO_END, NO_START, Moment
 from engramlog.projections.recall.filters import Filters
 
 DERIVED_MAX = 4_096
@@ -59,10 +59,12 @@ class Kept:
 
 class Surviving(Struct, frozen=True):
     """``visible``: the facts that exist for the caller at the Moment. ``survivors``: those of them
-    that pass the request's filters. Both are valid for instants from ``since`` up to ``until``."""
+    that pass the request's filters. ``over``: those left out because their validity is over. All
+    are valid for instants from ``since`` up to ``until``."""
 
     visible: Kept
     survivors: Kept
+    over: I32
     since: int
     until: int
 
@@ -95,10 +97,29 @@ def find_surviving(
         mask &= view.set_aside > moment.position
     mortal = np.flatnonzero(mask & (view.valid_until < NO_END)).astype(np.int32)
     since, until = expiry_around(view, moment, mortal)  # an expired fact contradicts nothing
+    over = mortal[:0]
     if not filters.expired:
-        mask[mortal[view.valid_until[mortal] <= moment.valid_us]] = False
+        over = mortal[view.valid_until[mortal] <= moment.valid_us]
+        if filters.held:
+            over = over[~held_within(view, over, filters.held)]
+        mask[over] = False
     visible = survivors = Kept(view, mask)
     kept = filters.apply(view, mask, moment)
     if kept is not mask:
         survivors = Kept(view, kept)
-    return Surviving(visible, survivors, since, until)
+    return Surviving(visible, survivors, over, since, until)
+
+
+def times(view: View, slots: I32) -> I64:
+    """The time of each fact: its ``valid_from``, else when it was recorded."""
+    start = view.valid_from[slots]
+    return np.where(start == NO_START, view.recorded_at[slots], start)
+
+
+def held_within(view: View, slots: I32, spans: Iterable[tuple[int, int]]) -> Bool:
+    """Which facts were valid within one of the times, as ``Filters.held`` has them."""
+    began, ended = times(view, slots), view.valid_until[slots]
+    held = np.zeros(len(slots), dtype=np.bool_)
+    for first, after in spans:
+        held |= (began < after) & (ended > first)
+    return held

@@ -44,6 +44,7 @@ from engramlog.projections.recall.ranking.selecting import (
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.request_facts import Survey, survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageOutcome
+from engramlog.projections.recall.stages.dates import with_facts_of_named_time
 from engramlog.projections.recall.stages.running import run_stages
 from engramlog.projections.tables.declared.aliases import AliasBook
 
@@ -99,6 +100,8 @@ def recall(
         surveyed = _with_own_names(surveyed, rows, profile.context.calls)
     if profile.overview is not None:
         plan, surveyed = _about_topic(plan, surveyed, profile.overview)
+    if plan.weights.get("dates"):
+        surveyed = with_facts_of_named_time(surveyed)
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)

@@ -30,9 +30,15 @@ def test_it_fits_on_a_page(output: str) -> None:
 
 
 def test_recall_differs_between_now_and_then(output: str) -> None:
-    now, then = (part for part in output.split("\n\n") if part.startswith("recall, "))
+    now, then, _ = (part for part in output.split("\n\n") if part.startswith("recall, "))
     assert "body/saturn space:moon-count 274" in now
     assert "body/saturn space:moon-count 17" in then
+
+
+def test_a_question_about_a_past_year_is_answered_by_what_held_then(output: str) -> None:
+    (recalled,) = (part for part in output.split("\n\n") if "in 1995?" in part)
+    assert "person/daniel-goldin" in recalled.splitlines()[1]
+    assert "held 1992-04-01..2001-11-17" in recalled.splitlines()[2]
 
 
 def test_the_demo_shows_the_life_of_pluto(output: str) -> None:
@@ -89,7 +95,7 @@ def test_it_serves_until_interrupted_and_its_curl_lines_and_commands_work(tmp_pa
                 if line.startswith("serving "):
                     break
             commands = re.findall(r"\$ (curl .+)", "".join(lines))
-            assert len(commands) == 4
+            assert len(commands) == 5
             for command in commands:
                 subprocess.run([*shlex.split(command), "--fail"], check=True, timeout=10)
             receipts = engramlog("receipts", "--data", tmp_path / "d", "--json")

@@ -35,6 +35,7 @@ HISTORY = Path(__file__).parents[2] / "spaceflight" / "events.jsonl"
 HOST = "127.0.0.1"
 AUTHORITY = "stigmem://spaceflight.example"
 QUESTION = "How many moons of Saturn are known?"
+PAST_QUESTION = "Who led NASA in 1995?"
 EARLIER = "1990-01-01T00:00:00Z"
 ANSWERS = 3
 PLUTO = f"{AUTHORITY}/body/pluto"
@@ -118,26 +119,30 @@ def load(data: Path) -> None:
 
 def show(client: Client, url: str) -> None:
     """Ask and print the answers. Raises CommandError if an answer is empty."""
-    _show_recall(client, url, None)
-    _show_recall(client, url, EARLIER)
+    _show_recall(client, url, QUESTION)
+    _show_recall(client, url, QUESTION, EARLIER)
+    _show_recall(client, url, PAST_QUESTION)
     _show_life(client, url)
     _show_neighbors(client, url)
 
 
-def _show_recall(client: Client, url: str, as_of: str | None) -> None:
-    body: dict[str, Any] = {"query": QUESTION, "scope": "public", "limit": ANSWERS, "track": False}
+def _show_recall(client: Client, url: str, question: str, as_of: str | None = None) -> None:
+    body: dict[str, Any] = {"query": question, "scope": "public", "limit": ANSWERS, "track": False}
     if as_of is None:
-        _title(f"recall, now: {QUESTION}")
+        _title(f"recall, now: {question}")
     else:
         body["as_of"] = as_of
-        _title(f"recall, as of {day(as_of)}: {QUESTION}")
+        _title(f"recall, as of {day(as_of)}: {question}")
     answer = client.post("/v1/recall", body)
     _require(answer["facts"], "recall")
     for item in answer["facts"]:
         fact = item["fact"]
         fact_text = f"{short_name(fact['entity'])} {fact['relation']} {value_text(fact['value'])}"
         _line(f"  {item['score']:.2f}  {fact_text}")
-        _line(f"        recorded {day(fact['timestamp'])} by {short_name(fact['source'])}")
+        when = f"recorded {day(fact['timestamp'])} by"
+        if fact["valid_until"]:
+            when = f"held {day(fact['valid_from'])}..{day(fact['valid_until'])}, says"
+        _line(f"        {when} {short_name(fact['source'])}")
     request_json = msgspec.json.encode(
         {name: body[name] for name in body if name in _SHOWN}
     ).decode()

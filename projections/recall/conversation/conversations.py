@@ -20,12 +20,12 @@ from msgspec import Struct
 from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.ascending import distinct, places, ranges
 from engramlog.projections.columns.remembered_answers import Remembered
-from engramlog.projections.moment import HOUR_US, NO_START
+from engramlog.projections.moment import HOUR_US
 from engramlog.projections.recall.conversation.channels import listed, only_of_talks, talks
 from engramlog.projections.recall.conversation.context import ConversationContext
+from engramlog.projections.recall.matching_facts import times
 
 if TYPE_CHECKING:
-    from engramlog.projections.image.view import View
     from engramlog.projections.recall.ranking.fusion import Fused
     from engramlog.projections.recall.request_facts import Survey
 
@@ -194,9 +194,3 @@ def spread(survey: Survey, context: ConversationContext, fused: Fused) -> Fused:
     session[~alone] = best[number[~alone]]
     score = (fused.score + context.session * session) / (1.0 + context.session)
     return msgspec.structs.replace(fused, score=score, session=session)
-
-
-def times(view: View, slots: I32) -> I64:
-    """The time of each fact: its ``valid_from``, else when it was recorded."""
-    start = view.valid_from[slots]
-    return np.where(start == NO_START, view.recorded_at[slots], start)

@@ -3,18 +3,22 @@
 A fact is of its ``valid_from``, else of when it was recorded. ``score = exp(-days / decay_days)``
 over the days between; an ended fact covers the time until ``valid_until``. Candidates are all hits
 of earlier stages, and the newest other facts of exactly that time.
+
+A question that names a time, with its year, is about what held then: facts that are over by now,
+but were valid then, take part in all stages.
 """
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32, I64
 from engramlog.projections.moment import DAY_US, NO_END
-from engramlog.projections.recall.conversation.conversations import times
+from engramlog.projections.recall.matching_facts import held_within, times
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.text.named_dates import named_dates
@@ -60,14 +64,28 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     scores = np.exp(-away / parameters.decay_days)
 
     def why(chosen: I32) -> list[list[str]]:
-        days = [_day(instant_us).isoformat() for instant_us in times(view, chosen).tolist()]
         apart = away[slots.searchsorted(chosen)].tolist()
+        columns = zip(
+            times(view, chosen).tolist(), view.valid_until[chosen].tolist(), apart, strict=True
+        )
         return [
-            [f"dates: of {day}, {count:.0f} days away"]
-            for day, count in zip(days, apart, strict=True)
+            [f"dates: of {_time(began, until)}, {count:.0f} days away"]
+            for began, until, count in columns
         ]
 
     return Candidates(slots, scores, np.zeros(len(slots), dtype=np.int32), why, ages=view.ages)
+
+
+def with_facts_of_named_time(survey: Survey) -> Survey:
+    """The request with the facts that are over, but held at a time that the question names."""
+    over = survey.surviving.over
+    if not len(over):
+        return survey
+    named = named_dates(survey.request.query, _day(survey.moment.valid_us))
+    spans = tuple((_us(first), _us(after)) for each in named for first, after in each.spans(()))
+    if not held_within(survey.view, over, spans).any():
+        return survey
+    return survey.filtered(msgspec.structs.replace(survey.filters, held=spans))
 
 
 def _earlier_hits(earlier: Mapping[str, Candidates]) -> I32:
@@ -101,6 +119,12 @@ def _day(instant_us: int) -> date:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant_us)).date()
     except OverflowError:
         return date.min if instant_us < 0 else date.max
+
+
+def _time(began: int, until: int) -> str:
+    """The time of a fact, by day."""
+    day = _day(began).isoformat()
+    return day if until == NO_END else f"{day} to {_day(until).isoformat()}"
 
 
 def _us(day: date) -> int:

@@ -102,17 +102,93 @@ def recorded(world: World, slot: int) -> date:
     return datetime.fromtimestamp(int(world.view().recorded_at[slot]) / 1e6, UTC).date()
 
 
-days = st.sampled_from(("2021-06-05", "2022-06-20", "2023-01-03", None))
-history = st.lists(
-    st.tuples(days, st.sampled_from(("company", "team")), st.booleans()), min_size=1, max_size=10
-)
+def commanders() -> World:
+    """Who commanded a station, each until the next; the last one still does."""
+    world = World()
+    for name, begin, end in (
+        ("luca", "2019-10-03", "2020-02-06"),
+        ("oleg", "2020-02-06", "2020-04-17"),
+        ("chris", "2020-04-17", "2020-10-21"),
+        ("mike", "2020-10-21", None),
+    ):
+        world.fact(
+            "stigmem://t/station/iss", "commanded-by", name, name=name,
+            valid_from=f"{begin}T00:00:00Z", valid_until=end and f"{end}T00:00:00Z",
+        )  # fmt: skip
+    return world
 
 
-def ask(world: World, *, moment: Moment | None = None) -> list[Any]:
+def answers(
+    world: World, query: str, profile: str = "default", moment: Moment | None = None, **more: Any
+) -> set[str]:
     answer = recall(
         world.view(),
         world.rows,
-        RecallRequest(query="Which tea in June?", explain=True),
+        RecallRequest(query=query, **more),
+        load_profile(profile),
+        reader(),
+        moment or world.moment(),
+    )
+    return {each.row.id for each in answer.results}
+
+
+def test_a_question_about_a_past_time_finds_what_held_then() -> None:
+    world = commanders()
+    assert answers(world, "Who commanded the iss?") == {"mike"}
+    assert answers(world, "Who commanded the iss in May 2020?") == {"chris", "mike"}
+    assert answers(world, "Who commanded the iss in 2019?") == {"luca", "mike"}
+    # On the last day of one the next one began.
+    assert answers(world, "Who commanded the iss on 2020-04-17?") == {"chris", "mike"}
+    assert answers(world, "Who commanded the iss on 2020-04-16?") == {"oleg", "mike"}
+    assert answers(world, "Who commanded the iss in 2018?") == {"mike"}
+
+
+def test_a_month_without_its_year_or_another_profile_brings_nothing_back() -> None:
+    world = commanders()
+    assert answers(world, "Who commanded the iss in May?") == {"mike"}
+    assert answers(world, "Who commanded the iss in May 2020?", "stigmem") == {"mike"}
+    assert answers(world, "Who commanded the iss in May 2020?", weights={"dates": 0}) == {"mike"}
+
+
+def test_what_held_at_a_valid_time_alone_answers_about_that_time() -> None:
+    world = commanders()
+    then = Moment(world.position, world.moment().instant_us, valid_at_us=1_590_000_000_000_000)
+    assert answers(world, "Who commanded the iss in 2019?", moment=then) == {"chris"}
+
+
+def test_a_filter_holds_for_what_held_then() -> None:
+    world = commanders()
+    world.fact(
+        "stigmem://t/station/mir", "said", "commanded by talgat in 2020", name="talgat",
+        valid_from="2020-01-01T00:00:00Z", valid_until="2020-12-01T00:00:00Z",
+    )  # fmt: skip
+    asked = "Who commanded in May 2020?"
+    assert answers(world, asked) == {"chris", "mike", "talgat"}
+    assert answers(world, asked, relation="said") == {"talgat"}
+
+
+def test_the_reason_names_the_time_until_which_it_held() -> None:
+    world = commanders()
+    asked = surveyed(world, "in May 2020")
+    asked = dates.with_facts_of_named_time(asked)
+    found = dates.run(asked, dates.Parameters(), {})
+    assert found.why(np.array([2], dtype=np.int32)) == [
+        ["dates: of 2020-04-17 to 2020-10-21, 0 days away"]
+    ]
+
+
+days = st.sampled_from(("2021-06-05", "2022-06-20", "2023-01-03", None))
+ends = st.sampled_from((None, None, "2022-07-01T00:00:00Z", "2023-06-04T00:00:00Z"))
+told_facts = st.tuples(days, ends, st.sampled_from(("company", "team")), st.booleans())
+history = st.lists(told_facts, min_size=1, max_size=10)
+questions = st.sampled_from(("Which tea in June?", "Which tea in June 2022?", "Tea of 2021?"))
+
+
+def ask(world: World, query: str, *, moment: Moment | None = None) -> list[Any]:
+    answer = recall(
+        world.view(),
+        world.rows,
+        RecallRequest(query=query, explain=True),
         load_profile("default"),
         reader(),
         moment or world.moment(),
@@ -121,25 +197,28 @@ def ask(world: World, *, moment: Moment | None = None) -> list[Any]:
     return [(each.row.id, each.score, each.explain, each.why) for each in answer.results]
 
 
-@given(history)
-def test_unreadable_facts_change_no_date(told: list[tuple[str | None, str, bool]]) -> None:
+Told = tuple[str | None, str | None, str, bool]
+
+
+@given(history, questions)
+def test_unreadable_facts_change_no_date(told: list[Told], query: str) -> None:
     whole, own = World(), World()
-    for n, (day, scope, retracted) in enumerate(told):
+    for n, (day, end, scope, retracted) in enumerate(told):
         for world in (whole, own) if scope == "company" else (whole,):
-            slot = said(world, day, scope=scope, name=f"n{n}")
+            slot = said(world, day, scope=scope, name=f"n{n}", valid_until=end)
             if retracted:
                 world.retract(slot)
-    assert ask(whole) == ask(own)
+    assert ask(whole, query) == ask(own, query)
 
 
-@given(history, st.integers(0, 9))
-def test_the_past_had_the_dates_of_then(told: list[tuple[str | None, str, bool]], cut: int) -> None:
+@given(history, questions, st.integers(0, 9))
+def test_the_past_had_the_dates_of_then(told: list[Told], query: str, cut: int) -> None:
     world, then, at = World(), None, None
-    for n, (day, _, retracted) in enumerate(told):
-        slot = said(world, day, name=f"n{n}")
+    for n, (day, end, _, retracted) in enumerate(told):
+        slot = said(world, day, name=f"n{n}", valid_until=end)
         if retracted:
             world.retract(slot)
         if n <= cut:
-            at, then = world.moment(), ask(world)
+            at, then = world.moment(), ask(world, query)
     assert at is not None
-    assert ask(world, moment=at) == then
+    assert ask(world, query, moment=at) == then
