@@ -111,9 +111,11 @@ def find_surviving(
 
 
 def times(view: View, slots: I32) -> I64:
-    """The time of each fact: its ``valid_from``, else when it was recorded."""
+    """The time of each fact: its ``valid_from``, else when it was recorded, or the end of its
+    validity if that was earlier."""
     start = view.valid_from[slots]
-    return np.where(start == NO_START, view.recorded_at[slots], start)
+    known = np.minimum(view.recorded_at[slots], view.valid_until[slots] - 1)
+    return np.where(start == NO_START, known, start)
 
 
 def held_within(view: View, slots: I32, spans: Iterable[tuple[int, int]]) -> Bool:

@@ -1,8 +1,9 @@
 """Facts of the time that a question names, or near it.
 
-A fact is of its ``valid_from``, else of when it was recorded. ``score = exp(-days / decay_days)``
-over the days between; an ended fact covers the time until ``valid_until``. Candidates are all hits
-of earlier stages, and the newest other facts of exactly that time.
+A fact is of its ``valid_from``, else of when it was recorded, or of its end if that was earlier.
+``score = exp(-days / decay_days)`` over the days between; an ended fact covers the time until
+``valid_until``. Candidates are all hits of earlier stages, and the newest other facts of exactly
+that time.
 
 A question that names a time, with its year, is about what held then: facts that are over by now,
 but were valid then, take part in all stages.

@@ -156,6 +156,14 @@ def test_what_held_at_a_valid_time_alone_answers_about_that_time() -> None:
     assert answers(world, "Who commanded the iss in 2019?", moment=then) == {"chris"}
 
 
+def test_what_was_recorded_after_its_end_is_of_its_last_day() -> None:
+    world = World()
+    world.fact(user("ann"), "role", "mayor", name="once", valid_until="2011-05-01T00:00:00Z")
+    assert answers(world, "What was the role of ann in April 2011?") == {"once"}
+    assert answers(world, "What was the role of ann in May 2011?") == set()
+    assert answers(world, "What was the role of ann in 2010?") == set()
+
+
 def test_a_filter_holds_for_what_held_then() -> None:
     world = commanders()
     world.fact(
