@@ -199,7 +199,9 @@ class Call(RequestContext):
         if facts <= self.service.settings.job_facts_min:
             return answer(await work())
         later, ceiling = partial(settled, work), self.authorization.ceiling
-        job = self.service.jobs.begin(kind, self.credential(), later, ceiling)
+        job = self.service.jobs.begin(
+            kind, self.credential(), self.caller.principal, later, ceiling
+        )
         return answer(accepted(job, facts), 202)
 
     def job(self, kind: str) -> JobRecord:

@@ -152,7 +152,7 @@ ERRORS: dict[int, dict[str, str]] = {
         ),
         "outcome_unknown": "maybe written: retry with the same idempotency key",
         "peer_unreachable": "the peer did not answer",
-        "too_many_jobs": "1,000 jobs wait or keep results",
+        "too_many_jobs": "8 jobs of the caller wait, or 1,000 wait or keep results",
         "oidc_not_enabled": "identity tokens are not supported",
     },
     507: {

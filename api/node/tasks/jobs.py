@@ -34,6 +34,10 @@ KEPT_S = 600.0
 RUNNING_MAX = 2
 """Jobs that run at a time, so that reads keep threads; others are pending."""
 JOBS_MAX = 1000
+WAITING_EACH_MAX = 8
+"""Jobs of one caller that have not ended."""
+KEPT_EACH_MAX = 100
+"""Jobs of one caller with a result; the oldest goes first."""
 FACTS_PER_S = 200_000
 """A cautious rate, for ``estimated_s``."""
 
@@ -66,11 +70,13 @@ _EXPLAINED = (EventLogError, EmbeddingError, DigestMismatch)
 
 
 class Job(Struct, kw_only=True):
-    """One job. ``owner``: digest of the credential that may read it; empty for any. ``ceiling``:
-    the highest class of facts that its owner reads; ``hidings``: see ``RequestJobs``."""
+    """One job. ``owner``: digest of the credential that may read it; empty for any. ``caller``: its
+    principal. ``ceiling``: the highest class of facts that its owner reads; ``hidings``: see
+    ``RequestJobs``."""
 
     kind: str
     owner: bytes = b""
+    caller: str = ""
     ceiling: int = CEILING
     hidings: int = 0
     job_id: str | None = msgspec.field(default_factory=lambda: str(uuid4()))
@@ -143,15 +149,20 @@ class RequestJobs:
         self,
         kind: str,
         owner: bytes,
+        caller: str,
         work: Callable[[], Awaitable[Any]],
         ceiling: int = CEILING,
     ) -> Job:
         """Begin a job as soon as a running one ends. Raises ApiError 503 ``too_many_jobs``."""
         self._forget()
-        if len(self._jobs) >= JOBS_MAX:
+        own = [name for name, job in self._jobs.items() if job.caller == caller]
+        ended = [name for name in own if self._jobs[name].ended_s is not None]
+        if len(own) - len(ended) >= WAITING_EACH_MAX or len(self._jobs) >= JOBS_MAX:
             raise coded("too_many_jobs", "too many jobs wait or keep a result; try again later")
+        if len(ended) >= KEPT_EACH_MAX:
+            del self._jobs[ended[0]]
         hidings = self._hidings_from(ceiling)
-        job = Job(kind=kind, owner=owner, ceiling=ceiling, hidings=hidings)
+        job = Job(kind=kind, owner=owner, caller=caller, ceiling=ceiling, hidings=hidings)
         self._jobs[str(job.job_id)] = job
         task = asyncio.create_task(self._run(job, work), name=f"{kind}-{job.job_id}")
         self._tasks.add(task)

@@ -8,7 +8,7 @@ import pytest
 from msgspec import to_builtins
 
 from engramlog.api.http.errors import ApiError
-from engramlog.api.node.tasks.jobs import KEPT_S, RequestJobs
+from engramlog.api.node.tasks.jobs import KEPT_S, Job, RequestJobs
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
 
@@ -197,11 +197,14 @@ def test_jobs_wait_fail_and_expire() -> None:
         async def broken() -> None:
             raise RuntimeError("a secret of ours")
 
-        started = [jobs.begin("lint", b"me", slow) for _ in range(3)]
+        started = [jobs.begin("lint", b"me", "agent:me", slow) for _ in range(3)]
         await asyncio.sleep(0.01)
         assert [job.status for job in started] == ["running", "running", "pending"]
         gate.set()
-        failed, fell = jobs.begin("lint", b"me", refused), jobs.begin("lint", b"me", broken)
+        failed, fell = (
+            jobs.begin("lint", b"me", "agent:me", refused),
+            jobs.begin("lint", b"me", "agent:me", broken),
+        )
         await asyncio.sleep(0.01)
         assert [job.status for job in started] == ["done"] * 3
         assert to_builtins(failed.record()) == {
@@ -218,7 +221,7 @@ def test_jobs_wait_fail_and_expire() -> None:
         now[0] = KEPT_S + 1
         with pytest.raises(ApiError, match="job"):
             jobs.get(name, "lint", b"me")
-        waiting = jobs.begin("lint", b"me", asyncio.Event().wait)
+        waiting = jobs.begin("lint", b"me", "agent:me", asyncio.Event().wait)
         await asyncio.sleep(0)
         await jobs.stop()
         assert waiting.status in ("pending", "running")
@@ -232,10 +235,37 @@ def test_the_number_of_waiting_jobs_is_limited(monkeypatch: pytest.MonkeyPatch) 
     async def story() -> None:
         jobs = RequestJobs()
         for _ in range(2):
-            jobs.begin("lint", b"me", asyncio.Event().wait)
+            jobs.begin("lint", b"me", "agent:me", asyncio.Event().wait)
         with pytest.raises(ApiError) as refused:
-            jobs.begin("lint", b"me", asyncio.Event().wait)
+            jobs.begin("lint", b"me", "agent:me", asyncio.Event().wait)
         assert refused.value.status == 503
+        await jobs.stop()
+
+    asyncio.run(story())
+
+
+def test_a_caller_delays_others_by_eight_jobs_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engramlog.api.node.tasks.jobs.KEPT_EACH_MAX", 3)
+
+    async def nothing() -> None: ...
+
+    async def story() -> None:
+        jobs = RequestJobs()
+        other = jobs.begin("lint", b"other", "agent:other", nothing)
+        ended: list[Job] = []
+        for _ in range(4):
+            ended.append(jobs.begin("lint", b"me", "agent:me", nothing))
+            await asyncio.sleep(0.01)
+        for _ in range(8):
+            jobs.begin("lint", b"me", "agent:me", asyncio.Event().wait)
+        with pytest.raises(ApiError) as refused:
+            jobs.begin("lint", b"me", "agent:me", nothing)
+        assert refused.value.status == 503
+        jobs.begin("lint", b"other", "agent:other", nothing)
+        with pytest.raises(ApiError):
+            jobs.get(str(ended[0].job_id), "lint", b"me")
+        assert jobs.get(str(ended[3].job_id), "lint", b"me").status == "done"
+        assert jobs.get(str(other.job_id), "lint", b"other").status == "done"
         await jobs.stop()
 
     asyncio.run(story())
