@@ -195,7 +195,7 @@ class Settings(BaseModel, extra="forbid", frozen=True):
         "system:summaries", "Source of their paragraphs.", min_length=1, max_length=2048
     )
     summaries_scope: Scope = setting("local", "Scope of their paragraphs.")
-    subscriptions_max: int = setting(100, "Subscriptions per principal.", ge=0, le=100_000)
+    subscriptions_max: int = setting(100, "Subscriptions per caller.", ge=0, le=100_000)
     webhooks_allow_private: bool = setting(False, "Webhooks may use private networks and http.")
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "Least severe level on stderr."

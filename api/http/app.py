@@ -18,7 +18,7 @@ from msgspec import Struct, json
 
 from engramlog.api.http.auth import PRINCIPAL, Caller, require
 from engramlog.api.http.bodies import DirectResponse, answer
-from engramlog.api.http.call import Call, note_unread, parameters_of
+from engramlog.api.http.call import IDEMPOTENCY_HEADER, Call, note_unread, parameters_of
 from engramlog.api.http.callers import RightsChanged
 from engramlog.api.http.compression import compress, is_large
 from engramlog.api.http.connections import connection_of
@@ -182,6 +182,7 @@ class Endpoint:
         self.route = route
         self._dimension: Dimension = dimension_of(route.method, permission)
         self._parameters = frozenset[str]() if route.query is None else parameters_of(route.query)
+        self._takes_key = not route.changes or IDEMPOTENCY_HEADER in route.headers
         self._needed = None if permission in ("none", "any", "peer", "operator") else permission
 
     async def answer(
@@ -208,8 +209,8 @@ class Endpoint:
             response = made
         if not response.prepared:
             note_position(response, service)
-            if request.query_string:
-                note_unread(response, request, self._parameters)
+            if request.query_string or IDEMPOTENCY_HEADER in request.headers:
+                note_unread(response, request, self._parameters, key=self._takes_key)
         return response
 
     def _caller(self, request: web.Request, service: Service) -> Caller:

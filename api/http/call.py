@@ -30,6 +30,7 @@ from engramlog.projections.tables.peers.peers import PeerRow
 from engramlog.replay.stigmem.peer_token import PeerClaims, PeerTokenError
 
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
+IDEMPOTENCY_HEADER = "Idempotency-Key"
 SESSION_HEADER = "Stigmem-Session"
 WARNING_HEADER = "X-Stigmem-Warning"
 WARNED_MAX = 5
@@ -248,7 +249,7 @@ class Call(RequestContext):
     def idempotency(self) -> Idempotency | None:
         """The ``Idempotency-Key`` header with a digest of this request, whose body has been read.
         Raises ApiError 400 for a key that is empty, over 255 characters or not printable ASCII."""
-        key = self.request.headers.get("Idempotency-Key")
+        key = self.request.headers.get(IDEMPOTENCY_HEADER)
         if key is None:
             return None
         if (
@@ -258,7 +259,8 @@ class Call(RequestContext):
         ):
             raise coded(
                 "invalid_idempotency_key",
-                f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} printable characters",
+                f"{IDEMPOTENCY_HEADER} must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} "
+                "printable characters",
             )
         what = f"{self.request.method} {self.request.path_qs}\n".encode()
         return Idempotency(self.caller.principal, key, sha256(what + self._body[0]).digest())
@@ -319,9 +321,14 @@ def unread(name: str, known: Collection[str]) -> str:
     return f"unknown field {name!r} is ignored{hint}"
 
 
-def note_unread(response: web.StreamResponse, request: web.Request, known: frozenset[str]) -> None:
-    """Name unknown parameters of the request in a header, because every answer has room for one."""
+def note_unread(
+    response: web.StreamResponse, request: web.Request, known: frozenset[str], *, key: bool
+) -> None:
+    """Name unknown parameters of the request in a header, because every answer has room for one;
+    also an ``Idempotency-Key``, unless the route takes a ``key`` or nothing would be repeated."""
     names = [name for name in dict.fromkeys(request.query) if name not in known]
-    if names:
-        warnings = [ascii(unread(name, known))[1:-1] for name in names[:WARNED_MAX]]
+    warnings = [ascii(unread(name, known))[1:-1] for name in names[:WARNED_MAX]]
+    if not key and IDEMPOTENCY_HEADER in request.headers:
+        warnings.append(f"{IDEMPOTENCY_HEADER} is ignored: a repetition may write again")
+    if warnings:
         response.headers[WARNING_HEADER] = " | ".join(warnings)

@@ -52,6 +52,21 @@ def test_unknown_parameters_are_named_with_a_suggestion(live: LiveNode) -> None:
     assert odd.headers["X-Stigmem-Warning"].isascii()
 
 
+def test_a_route_that_ignores_an_idempotency_key_says_so(live: LiveNode) -> None:
+    """A client that trusts the key would record the episode twice."""
+    key = {"Idempotency-Key": "once"}
+    episode = {"user": "ann", "session": "s", "agent": "a", "content": "hello"}
+    for _ in range(2):
+        answer = live.call("POST", "/v1/episodes", json=episode, headers=key)
+        assert answer.status_code == 201
+        assert answer.headers["X-Stigmem-Warning"] == (
+            "Idempotency-Key is ignored: a repetition may write again"
+        )
+    assert "X-Stigmem-Warning" not in live.call("GET", "/v1/facts", headers=key).headers
+    stated = live.call("POST", "/v1/facts", json=fact(), headers=key)
+    assert "X-Stigmem-Warning" not in stated.headers
+
+
 def test_many_unknown_fields_are_named_in_part(live: LiveNode) -> None:
     """A suggestion for each of 100,000 names would stop the node for seconds."""
     unknown = {f"{'x' * 70}{n}": n for n in range(25)}
