@@ -48,36 +48,50 @@ from engramlog.eventlog.log import Head
 
 
 class LogFiles:
-    """The database at ``path``, which is open, and its write-ahead log, as first seen.
+    """The database at ``path``, which is open, and its write-ahead log, as last seen.
 
     A file that is removed under a process keeps taking writes and ends with the process:
-    acknowledged events would be lost.
+    acknowledged events would be lost. One that is cut off would get holes.
     """
 
     def __init__(self, path: Path) -> None:
         self._paths = (str(path), f"{path}-wal")
-        self._inodes: dict[str, int] = {}
+        self._seen: dict[str, tuple[int, int]] = {}
         self.check()  # as they are now, and not only at the first write
 
+    def may_shrink(self) -> None:
+        """This process has rewritten them: their sizes say nothing until the next check."""
+        self._seen = {path: (inode, 0) for path, (inode, _) in self._seen.items()}
+
     def check(self) -> None:
-        """Raises StorageFailed if one of them was removed or replaced."""
+        """Raises StorageFailed if one of them was removed, replaced or cut off, or is out of
+        reach."""
         for path in self._paths:
-            found = _inode(path)
-            known = self._inodes.get(path, found)
-            if found != known:
+            found = _inode_and_size(path)
+            inode, size = self._seen.get(path, found or (0, 0))
+            if found is not None and found[0] == inode and found[1] < size:
+                raise StorageFailed(
+                    f"{path} was cut off while the node serves: it takes no more writes, so that "
+                    "the rest stays whole; stop it and restore a backup"
+                )
+            if (found or (0, 0))[0] != inode:
                 raise StorageFailed(
                     f"{path} was removed or replaced while the node serves: put the same file "
-                    "back, or export what the node still reads before it stops"
+                    "back, or export what the node still reads (export --url) before it stops"
                 )
             if found is not None:
-                self._inodes[path] = found
+                self._seen[path] = found
 
 
-def _inode(path: str) -> int | None:
+def _inode_and_size(path: str) -> tuple[int, int] | None:
+    """None if there is no such file. Raises StorageFailed."""
     try:
-        return os.stat(path).st_ino
+        status = os.stat(path)
     except FileNotFoundError:
         return None
+    except OSError as fault:  # no right to its folder, or a disk that fails
+        raise StorageFailed(f"{path}: {fault.strerror}") from fault
+    return status.st_ino, status.st_size
 
 
 class SqliteLog(SqliteReading, StoredLog):
@@ -231,6 +245,7 @@ class SqliteLog(SqliteReading, StoredLog):
                 db.execute("VACUUM")
                 truncate_wal(db)
         finally:
+            self._files.may_shrink()
             self.release()
 
     def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:
