@@ -164,22 +164,35 @@ class PostgresLog(PostgresReading, StoredLog):
         one_trip = len(links) < writing.COPY_EVENTS_MIN and not erased
         self._stale = True  # until it is done: new streams' numbers may not be kept
         room = self._room
-        if head.position > room:
-            with failures():
+        with self._session.refusals():
+            if head.position > room:
                 room = int(scalar(db, statements.MAKE_ROOM, head.position))
-        with self._session.refusals(), db.pipeline() if one_trip else nullcontext():
-            writing.write_links(db, links, self._stream_numbers)
-            writing.write_keys(db, keys)
-            writing.write_names(db, links)
-            if erased:
-                writing.erase(db, erased)
-        moved = (statements.MOVE_HEAD, (*before, *after))
-        self._session.commit([moved] if links else [(statements.PROVE, ())])
+            with db.pipeline() if one_trip else nullcontext():
+                writing.write_links(db, links, self._stream_numbers)
+                writing.write_keys(db, keys)
+                writing.write_names(db, links)
+                if erased:
+                    writing.erase(db, erased)
+            moved = (statements.MOVE_HEAD, (*before, *after))
+            self._session.commit([moved] if links else [(statements.PROVE, ())])
         newest = max((recorded.header.event_id for recorded, _ in links), default=b"")
         self._last_event_id = max(self._last_event_id, newest)
         self._settle(self.chain.settle(), digest)
         self._room = room
         self._unproven = self._stale = False
+
+    def retry(self) -> None:
+        """See ``EventLog``: after a refusal, writes an event that is rolled back."""
+        if self._session.refused is None:
+            return
+        self._turn.take()
+        try:
+            self._lock()
+            with self._session.refusals():
+                writing.try_to_write(self._writer(), self._head.position + 1)
+        finally:
+            self.fault = self._session.refused
+            self.release()
 
     def confirm(self) -> None:
         """See ``AppendingLog``: other nodes' writes may be visible before a standby has them."""
@@ -219,7 +232,7 @@ class PostgresLog(PostgresReading, StoredLog):
         except BaseException:
             self._session.abandon()
             raise
-        self.fault = None
+        self.fault = self._session.refused
 
     def _writer(self) -> Connection:
         self._require_open()
@@ -303,7 +316,8 @@ class PostgresLog(PostgresReading, StoredLog):
     def _saw(self, state: ServerState) -> None:
         """Handle the listener's report: wake waiting readers if the log has grown."""
         self._check_timeline(state.timeline)
-        self.fault = self._changed or durability_fault(state, self._durability)
+        fault = self._changed or durability_fault(state, self._durability)
+        self.fault = fault or self._session.refused
         head = Head(state.position, state.received_at, state.received_hlc)
         with self._seeing:
             grown = head.position > self._seen.position

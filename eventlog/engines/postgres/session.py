@@ -18,7 +18,7 @@ from engramlog.eventlog.engines.postgres.connecting import (
     storage_error,
 )
 from engramlog.eventlog.engines.postgres.server import LOCK, ServerState
-from engramlog.eventlog.errors import EventLogError, OutcomeUnknown, StorageFailed
+from engramlog.eventlog.errors import EventLogError, OutcomeUnknown, StorageFailed, StorageFull
 
 LOCK_SECONDS_MAX = 5.0
 COMMIT_SECONDS_MAX = 10.0
@@ -46,6 +46,7 @@ class WritingSession:
         self._url = url
         self._check = check
         self._db: Connection | None = None
+        self.refused: str | None = None
         self._locks = self._commits = 0
         self._lock_seconds = self._commit_seconds = 0.0
 
@@ -61,9 +62,16 @@ class WritingSession:
         release it in time. NotDurable, HistoryChanged: from ``check``. StorageFailed: the server
         cannot be reached."""
         started = time.perf_counter()
+        kept = self._db
         try:
             with failures():
-                return self._lock_head(self._connected())
+                try:
+                    return self._lock_head(self._connected())
+                except psycopg.OperationalError:
+                    if kept is None or not is_lost(kept):
+                        raise
+                    # A restart, a failover or a limit of idleness ended it: nothing was written.
+                    return self._lock_head(self._connected())
         except StorageFailed:
             self.close()  # the next connection may lead to another server
             raise
@@ -102,14 +110,18 @@ class WritingSession:
 
     @contextmanager
     def refusals(self) -> Generator[None]:
-        """Raise our errors for PostgreSQL's, and close the connection: after a refused statement a
-        pipeline skips the rest, but the driver counts it as prepared."""
+        """Write events for a ``with`` block: ``refused`` says why the server takes none, until it
+        takes some. Raise our errors for PostgreSQL's, and close the connection: after a refused
+        statement a pipeline skips the rest, but the driver counts it as prepared."""
         try:
             with failures():
                 yield
-        except EventLogError:
+        except EventLogError as fault:
+            if isinstance(fault, StorageFull | StorageFailed):
+                self.refused = f"the log takes no writes: {fault}"
             self.close()
             raise
+        self.refused = None
 
     def prove(self) -> None:
         """Wait for one commit: then the standbys also have everything before it."""

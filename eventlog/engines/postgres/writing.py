@@ -56,6 +56,13 @@ def erase(db: Connection, event_ids: Sequence[bytes]) -> None:
     db.execute(statements.ERASE, (list(event_ids), actors, used_keys))
 
 
+def try_to_write(db: Connection, position: int) -> None:
+    """Insert an event and its payload, for the caller to roll back."""
+    event = (position, 0, position, position.to_bytes(16), "", 0, 0, None, b"", b"")
+    db.execute(statements.INSERT_EVENTS, _columns([event]))
+    db.execute(statements.INSERT_PAYLOADS, _columns([(position, b"", b"")]))
+
+
 def _columns(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
     return tuple([*map(itemgetter(number), rows)] for number in range(len(rows[0])))
 

@@ -1,0 +1,56 @@
+"""A server that ends connections or refuses events: what a writer notices, and when it is over."""
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.postgres.log import PostgresLog
+from engramlog.eventlog.errors import StorageFailed
+from engramlog.replay.verify import verify
+from tests.worlds.postgres_servers import Server
+from tests.worlds.samples import ORIGIN, START_US, fact
+
+END_IDLE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle'"
+
+
+def open_log(url: str) -> PostgresLog:
+    clock = FixedClock(START_US)
+    return PostgresLog.open(url, origin=ORIGIN, epoch=1, clock=clock, durability="server")
+
+
+def test_a_connection_that_was_ended_while_idle_costs_no_write(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    with (
+        psycopg.connect(postgres_server.url(), autocommit=True) as db,
+        open_log(postgres_url) as log,
+    ):
+        log.append([fact()])
+        for position in (2, 3):
+            assert db.execute(END_IDLE).fetchall()
+            assert log.append([fact()]).events[0].position == position
+
+
+def test_a_refusal_of_events_is_a_fault_until_the_server_takes_some(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    with (
+        psycopg.connect(postgres_server.url(), autocommit=True) as db,
+        open_log(postgres_url) as log,
+    ):
+        log.append([fact()])
+        for table in ("events", "payloads"):
+            name = sql.Identifier("engramlog", table)
+            db.execute(sql.SQL("REVOKE INSERT ON {} FROM node").format(name))
+            with pytest.raises(StorageFailed, match=f"permission denied for table {table}"):
+                log.append([fact()])
+            for _ in range(2):
+                with pytest.raises(StorageFailed):
+                    log.retry()
+                assert "the log takes no writes: PostgreSQL: permission denied" in str(log.fault)
+            db.execute(sql.SQL("GRANT INSERT ON {} TO node").format(name))
+            log.retry()
+            assert log.fault is None
+        assert log.append([fact()]).events[0].position == 2
+        assert verify(log).fault is None
