@@ -1,7 +1,9 @@
 """The file in a data directory that says how to reach the node which serves it, and that node."""
 
+import errno
+import logging
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,8 @@ from engramlog.api.client.client import Client, ClientError
 from engramlog.eventlog.durable_file import replace
 
 CONTROL_NAME = "control.json"
+
+_log = logging.getLogger(__name__)
 
 
 class Control(Struct, frozen=True):
@@ -24,14 +28,24 @@ class Control(Struct, frozen=True):
 @contextmanager
 def control_file(data: Path, control: Control) -> Generator[None]:
     """Within a ``with`` block, the data directory says how to reach its node. The file is written
-    atomically, readable by its owner only."""
+    atomically, readable by its owner only. A node on a full disk answers without it."""
     path = data / CONTROL_NAME
     path.unlink(missing_ok=True)  # of a killed process; a full disk has no room beside it
-    replace(path, msgspec.json.encode(control))
+    try:
+        replace(path, msgspec.json.encode(control))
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _log.warning(
+            "%s: %s: commands on the directory reach this node once it is restarted with space",
+            path,
+            fault.strerror,
+        )
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # out of reach: nothing answers there, so the file means nothing
+            path.unlink()
 
 
 def read_control(data: Path) -> Control | None:
