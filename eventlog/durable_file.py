@@ -5,7 +5,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 DRIVE_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -24,13 +24,19 @@ def sync(descriptor: int) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Create ``path`` with mode 0600 and sync it. Raises FileExistsError."""
+    """Create ``path`` with mode 0600 and sync it; without room, there is no file. Raises
+    FileExistsError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with naming(path), os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, 0o600)
-        file.write(data)
-        file.flush()
-        sync(descriptor)
+    try:
+        with naming(path), os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(data)
+            file.flush()
+            sync(descriptor)
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+        raise
 
 
 @contextmanager

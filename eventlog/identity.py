@@ -140,11 +140,16 @@ class Identity:
         to.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(to.iterdir()):
             raise KeyFileError(f"{to} is not empty: keys are never overwritten; name a new folder")
-        for name in (NODE_FILE, KEY_FILE):
-            _write_new(to / name, (self.folder / name).read_bytes())
-        for file in sorted(self.folder.glob(f"{KEY_FILE}.*")):
-            _write_new(to / file.name, file.read_bytes())
-        sync_folder(to)
+        try:
+            for name in (NODE_FILE, KEY_FILE):
+                _write_new(to / name, (self.folder / name).read_bytes())
+            for file in sorted(self.folder.glob(f"{KEY_FILE}.*")):
+                _write_new(to / file.name, file.read_bytes())
+            sync_folder(to)
+        except BaseException:  # so that it can be tried again
+            for file in to.iterdir():
+                file.unlink()
+            raise
 
     def rotate(self) -> Rotation:
         """Sign with a new key from now on; the old key vouches for it and is kept as

@@ -1,5 +1,7 @@
 """The signing key: private, never overwritten, and provably the same node after rotation."""
 
+import errno
+import os
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from engramlog.eventlog import durable_file
 from engramlog.eventlog import identity as identity_module
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.errors import KeyFileError
@@ -223,3 +226,21 @@ def test_a_backup_never_overwrites_another(identity: Identity, tmp_path: Path) -
     identity.backup(tmp_path / "backup")
     with pytest.raises(KeyFileError, match="never overwritten"):
         identity.backup(tmp_path / "backup")
+
+
+def test_a_backup_without_room_leaves_nothing_in_the_way_of_the_next(
+    identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[int]()
+
+    def fail(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(durable_file, "sync", fail)
+    with pytest.raises(OSError, match=r"No space left.*node\.key"):
+        identity.backup(tmp_path / "backup")
+    assert not list((tmp_path / "backup").iterdir())
+    identity.backup(tmp_path / "backup")
+    assert Identity.load(tmp_path / "backup").node_id == identity.node_id
