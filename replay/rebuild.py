@@ -212,6 +212,8 @@ def rebuild_serving(
 
 def _opened(tables: Path) -> apsw.Connection | None:
     """The tables of one moment; None if no new connection can read the file."""
+    if not tables.exists():
+        return None
     try:
         return open_fixed(tables)
     except DAMAGED as fault:

@@ -95,6 +95,20 @@ def test_tables_too_damaged_to_follow_are_mended_too(tmp_path: Path, said: list[
     node.close()
 
 
+def test_tables_that_were_removed_are_made_again_by_a_rebuild(tmp_path: Path) -> None:
+    node = Node.open(tmp_path / "data")
+    say(node, 1)
+    for file in (tmp_path / "data").glob("projections*"):
+        file.unlink()
+    assert not node.rebuild().compared
+    assert status_of_node(node)["degraded"] is None
+    say(node, 2)
+    node.close()
+    again = Node.open(tmp_path / "data")
+    assert again.rebuild().compared
+    again.close()
+
+
 def test_tables_that_no_new_connection_can_open_are_mended_too(
     tmp_path: Path, said: list[str]
 ) -> None:
