@@ -4,7 +4,7 @@ from types import TracebackType
 
 import apsw
 
-from engramlog.eventlog.engines.sqlite.schema import is_full, no_space
+from engramlog.eventlog.engines.sqlite.schema import is_full, no_space, words_of
 from engramlog.eventlog.errors import StorageFailed
 
 MACHINE_FAULTS = (
@@ -59,5 +59,4 @@ class storage_errors:  # noqa: N801  # reads as a statement
                 "(rights, and free inodes: df -i)"
             ) from fault
         if isinstance(fault, MACHINE_FAULTS):
-            why = str(fault) or type(fault).__name__
-            raise StorageFailed(f"the tables: {why}") from fault
+            raise StorageFailed(f"the tables: {words_of(fault)}") from fault

@@ -1,15 +1,18 @@
-"""The files of an open log that are cut off, or out of reach: it takes no writes that would be
-lost."""
+"""The files of an open log that are cut off, out of reach, or at a limit: it takes no writes that
+would be lost, and says why."""
 
 import errno
 import os
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 
+import apsw
 import pytest
 
 from engramlog.eventlog.engines.sqlite import log as sqlite_log
-from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.engines.sqlite import schema
+from engramlog.eventlog.errors import StorageFailed, StorageFull
 from engramlog.replay.verify import verify
 from tests.worlds.samples import erase, fact, facts, open_log
 
@@ -64,3 +67,26 @@ def test_a_log_that_cannot_be_looked_at_takes_no_writes_and_says_why(
             assert log.fault == f"the log takes no writes: {tmp_path}/log.db: Input/output error"
         log.append([fact()])
         assert (log.fault, log.head().position) == (None, 2)
+
+
+def test_a_limit_of_the_files_size_is_no_space_and_named(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with open_log(tmp_path / "log.db") as log:
+        log.append([fact()])
+        room = (tmp_path / "log.db-wal").stat().st_size + 4_096
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+        try:
+            with pytest.raises(StorageFull, match="no space left for the log: File too large"):
+                log.append(facts(100))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        log.append([fact()])
+        assert (log.fault, log.head().position) == (None, 2)
+
+
+@pytest.mark.parametrize("words", ["", "not an error"])
+def test_an_error_whose_words_sqlite_lost_has_its_name(words: str) -> None:
+    class Lost(apsw.IOError):
+        extendedresult = apsw.SQLITE_IOERR_FSYNC
+
+    assert schema.words_of(Lost(words)) == "disk I/O error (SQLITE_IOERR_FSYNC)"

@@ -216,7 +216,7 @@ class SqliteLog(SqliteReading, StoredLog):
             raise
         except (apsw.Error, StorageError) as fault:
             _abandon(db)
-            failure = schema.storage_error(fault) if isinstance(fault, apsw.Error) else fault
+            failure = schema.storage_error(fault, db) if isinstance(fault, apsw.Error) else fault
             self.fault = f"the log takes no writes: {failure}"
             raise failure from fault
         except BaseException:

@@ -4,9 +4,12 @@ The triggers are part of the format: nothing in the log is updated or deleted, e
 a ``fact_erased`` event in it names.
 """
 
+import errno
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -23,6 +26,8 @@ APPLICATION_ID = 0x656E676D
 SCHEMA_VERSION = 2
 """1: payloads could not be erased. Version 1 is readable, and upgraded on the first write."""
 BUSY_TIMEOUT_MS = 5_000
+LIMITS = {errno.EDQUOT, errno.EFBIG}
+"""A quota, and a process's limit of its files: SQLite calls them I/O errors."""
 
 TABLES = (
     """
@@ -187,17 +192,32 @@ def no_space(what: str, fault: BaseException) -> StorageFull:
     return StorageFull(f"no space left for {what}{detail}")
 
 
-def storage_error(fault: apsw.Error) -> StorageError:
-    """The log's own error for one of SQLite's."""
+def words_of(fault: BaseException) -> str:
+    """SQLite's words, which it may lose, and the name of a precise error."""
+    text = str(fault)
+    lost = "disk I/O error" if isinstance(fault, apsw.IOError) else type(fault).__name__
+    words = lost if text in ("", "not an error") else text
+    names = cast("dict[int, str]", apsw.mapping_extended_result_codes)
+    precise = names.get(getattr(fault, "extendedresult", -1))
+    return f"{words} ({precise})" if precise else words
+
+
+def storage_error(fault: apsw.Error, db: apsw.Connection | None = None) -> StorageError:
+    """The log's own error for one of SQLite's. ``db``: where it occurred, which has the system's
+    reason."""
     if is_full(fault):
         return no_space("the log", fault)
+    reason = db.system_errno if db is not None and isinstance(fault, apsw.IOError) else 0
+    if reason in LIMITS:
+        return StorageFull(f"no space left for the log: {os.strerror(reason)}")
     if isinstance(fault, apsw.CantOpenError | apsw.ReadOnlyError):
         words = str(fault).replace("not an error", "unable to open database file")
         return StorageFailed(
             f"{words}: even to read, the process must be able to write log.db, the -wal and -shm "
             "files beside it, and their directory"
         )
-    return StorageFailed(f"{type(fault).__name__}: {fault}")
+    system = f": {os.strerror(reason)}" if reason else ""
+    return StorageFailed(f"{type(fault).__name__}: {words_of(fault)}{system}")
 
 
 @contextmanager
