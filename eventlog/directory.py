@@ -37,6 +37,8 @@ BACKUP_MANIFEST = "manifest.json"
 """A folder with this file is a backup."""
 COPYING_FILE = "log.copying"
 """In a directory while its log is an incomplete copy: used, it would be a second history."""
+PATH_BYTES_MAX = 470
+"""SQLite takes 504 for a file, and its names are in UTF-8."""
 FS_IOC_GETVERSION = 0x80087601
 """Linux; ext4, XFS and Btrfs answer it."""
 MACHINE_ID_PATH = Path("/etc/machine-id")
@@ -111,6 +113,7 @@ class HeldDirectory(DataDirectory):
         a copy; the message names the remedies. KeyFileError: the signing key is missing or unsafe.
         DataDirectoryError: it does not exist, cannot be written, or is a backup."""
         _refuse_backup(path)
+        _refuse_path(path)
         lock = _take_lock(path, create)
         try:
             folder = path / "identity"
@@ -190,6 +193,18 @@ def _refuse_backup(path: Path) -> None:
         raise DataDirectoryError(
             f"{path} is a backup: make a data directory from it with "
             f"'engramlog restore {path} --data DIR'"
+        )
+
+
+def _refuse_path(path: Path) -> None:
+    """SQLite would only say that it cannot open a file."""
+    try:
+        size = len(str(path.resolve()).encode())
+    except UnicodeEncodeError as fault:
+        raise DataDirectoryError(f"the path {path} is not UTF-8: choose another") from fault
+    if size > PATH_BYTES_MAX:
+        raise DataDirectoryError(
+            f"the path {path} has {size} bytes, the most are {PATH_BYTES_MAX}: choose a shorter one"
         )
 
 

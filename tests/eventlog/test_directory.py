@@ -114,6 +114,18 @@ def test_the_lock_of_a_killed_process_is_free(data: Path) -> None:
     HeldDirectory.open(data).close()
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("/".join(["d" * 200] * 3), "the most are 470"), (os.fsdecode(b"\xff"), "is not UTF-8")],
+)
+def test_a_path_that_sqlite_cannot_take_is_refused_before_anything_is_made(
+    tmp_path: Path, name: str, words: str
+) -> None:
+    with pytest.raises(DataDirectoryError, match=words):
+        HeldDirectory.open(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_directory_may_be_closed_twice_and_opened_again(data: Path) -> None:
     directory = HeldDirectory.open(data)
     directory.close()
