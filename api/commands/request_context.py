@@ -239,8 +239,7 @@ class RequestContext(ReadingContext, ABC):
 
     async def in_pool(self, work: Callable[[], Result]) -> Result:
         """Run a read in a thread; long reads use ``Call.in_long_pool``."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.service.pool, work)
+        return await self.service.reads.run(self.caller.queued_as, work, admitted=True)
 
     @abstractmethod
     def check_rights(self) -> None:

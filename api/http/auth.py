@@ -46,6 +46,11 @@ class Caller(Struct, frozen=True):
         """The principal whose quota the request uses; None if it uses none."""
         return self.authorization.principal if self.key_id is not None else self.issuer
 
+    @property
+    def queued_as(self) -> str:
+        """The principal in whose turn the request gets a thread: tokens share their issuer's."""
+        return self.issuer or self.authorization.principal
+
 
 @lru_cache(maxsize=CALLERS_KEPT)
 def caller_of_key(row: KeyRow, gardens: frozenset[str]) -> Caller:

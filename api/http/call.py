@@ -20,7 +20,7 @@ from engramlog.api.http.bodies import answer, parse_body, query_of, read_bytes, 
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.http.state.sessions import SESSION_LENGTH_MAX
-from engramlog.api.node.long_work import LongWork
+from engramlog.api.node.fair_threads import FairThreads
 from engramlog.api.node.tasks.jobs import JobRecord, accepted
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import Idempotency
@@ -129,13 +129,13 @@ class Call(RequestContext):
         return begun
 
     async def in_long_pool(
-        self, work: Callable[[], Result], *, pool: LongWork | None = None, admitted: bool = False
+        self, work: Callable[[], Result], *, pool: FairThreads | None = None, admitted: bool = False
     ) -> Result:
         """Run long work where it delays no other read; ``pool``: another than the usual one. Raises
-        as ``LongWork``, and as ``check_rights`` if the rights change before its turn."""
+        as ``FairThreads``, and as ``check_rights`` if the rights change before its turn."""
 
         long = pool or self.service.long
-        return await long.run(self.caller.principal, self.checked(work), admitted=admitted)
+        return await long.run(self.caller.queued_as, self.checked(work), admitted=admitted)
 
     def session(self) -> str | None:
         """The ``Stigmem-Session`` header. Raises ApiError 400 ``session_id_too_long`` or

@@ -21,7 +21,7 @@ from engramlog.api.http.error_codes import (
     SENTENCES,
     STATUS_BY_CODE,
 )
-from engramlog.api.node.long_work import LongWorkBusy
+from engramlog.api.node.fair_threads import ThreadsBusy
 from engramlog.api.schemas.messages import plain_message
 from engramlog.eventlog.errors import (
     ClockSkew,
@@ -64,7 +64,7 @@ CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (WriterClosed, "shutting_down"),
     (ReplicaReadOnly, "replica_read_only"),
     (WriterBusy, "writer_busy"),
-    (LongWorkBusy, "long_work_busy"),
+    (ThreadsBusy, "long_work_busy"),
     (WriterDegraded, "degraded"),
     (DimensionMismatch, "embed_dimensionality_mismatch"),
     (WrongDimensions, "embed_dimensionality_mismatch"),

@@ -17,7 +17,7 @@ from engramlog.api.http.state.open_streams import OpenStreams
 from engramlog.api.http.state.quotas import Quotas
 from engramlog.api.http.state.sessions import Sessions
 from engramlog.api.node.consolidator import Consolidator
-from engramlog.api.node.long_work import LongWork
+from engramlog.api.node.fair_threads import FairThreads
 from engramlog.api.node.node import Node
 from engramlog.api.node.reading_node import ReadingNode
 from engramlog.api.node.recall_workers.pool import RecallWorkers
@@ -92,10 +92,10 @@ class Service:
         self.commits = CommitWatch()
         self.forking = asyncio.Lock()
         self.naming = WeakValueDictionary[str, asyncio.Lock]()
-        self.pool = RefusingThreads(READ_THREADS, thread_name_prefix="read")
+        self.reads = FairThreads("read", READ_THREADS, READ_THREADS - 1)
         self.stage_pool = RefusingThreads(STAGE_THREADS, thread_name_prefix="stage")
-        self.long = LongWork("long", LONG_THREADS)
-        self.statements = LongWork("sql", 1)
+        self.long = FairThreads("long", LONG_THREADS)
+        self.statements = FairThreads("sql", 1)
         self.archive = Archive(node.directory, node.log)
         self.desk = AuditDesk(self.archive)
         self.consolidator = Consolidator(node)
@@ -160,8 +160,7 @@ class Service:
     def close(self) -> None:
         """Release threads and files; the tasks have stopped."""
         self.desk.stop()
-        for each in (self.long, self.statements):
+        for each in (self.long, self.statements, self.reads):
             each.close()
-        self.pool.shutdown(wait=True, cancel_futures=True)
         self.desk.close()
         self.stage_pool.shutdown(wait=True, cancel_futures=True)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from engramlog.api.node.long_work import LongWork
+from engramlog.api.node.fair_threads import FairThreads
 from engramlog.api.node.service import READ_THREADS
 from engramlog.api.routes.time_travel import export
 from engramlog.eventlog.clock import FixedClock
@@ -183,7 +183,7 @@ def test_a_position_is_reached_once_its_rights_hold(
 
 def test_a_key_revoked_while_its_request_waits_for_its_turn_reads_nothing(live: LiveNode) -> None:
     ann = live.key_of("ann")
-    long: LongWork = live.service().long
+    long: FairThreads = live.service().long
     free = threading.Event()
     for _ in range(2):
         live.run_soon(long.run("others", free.wait))
@@ -210,16 +210,15 @@ def test_a_key_revoked_while_its_read_waits_for_a_thread_reads_nothing(
     live: LiveNode, method: str, path: str, options: dict[str, Any]
 ) -> None:
     ann, bob = live.key_of("ann"), live.key_of("bob")
-    pool = live.service().pool
-    free = threading.Event()
-    for _ in range(READ_THREADS):
-        pool.submit(free.wait)
+    reads, free = live.service().reads, threading.Event()
+    for number in range(READ_THREADS):
+        live.run_soon(reads.run(f"other {number}", free.wait))
     found: list[Any] = []
     asking = threading.Thread(
         target=lambda: found.append(live.call(method, path, key=ann, **options))
     )
     asking.start()
-    until(pool._work_queue.qsize)
+    until(lambda: reads.waiting)
     revoke(live, "agent:ann")
     live.state(key=bob)
     free.set()

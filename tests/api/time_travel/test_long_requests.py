@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engramlog.api.node.long_work import WAITING_EACH_MAX
+from engramlog.api.node.fair_threads import WAITING_EACH_MAX
 from engramlog.api.routes.time_travel import log
 from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.audit.statement_task import Table

@@ -1,12 +1,13 @@
-"""Long work on its own few threads, apart from those that reads share. The queue is bounded and
-serves callers in turn, so that a busy caller delays the others little.
+"""A few threads whose queue serves callers in turn, so that a busy caller delays the others little.
+Reads share some; long work has others, and a bounded queue.
 
 Used from the event loop alone; the work itself runs in threads.
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from engramlog.api.node.refusing_threads import RefusingThreads
@@ -18,17 +19,20 @@ WAITING_EACH_MAX = 8
 Result = TypeVar("Result")
 
 
-class LongWorkBusy(Exception):
+class ThreadsBusy(Exception):
     """Too much work waits already, so this work did not begin. Try again later."""
 
 
-class LongWork:
-    """See the module. ``name``: of the threads. ``threads``: how many pieces run at a time."""
+class FairThreads:
+    """See the module. ``name``: of the threads. ``threads``: how many pieces run at a time;
+    ``each``: of one caller."""
 
-    def __init__(self, name: str, threads: int) -> None:
+    def __init__(self, name: str, threads: int, each: int | None = None) -> None:
         self._threads = RefusingThreads(threads, thread_name_prefix=name)
         self._free = threads
+        self._each = each or threads
         self._refuses = True
+        self._running = Counter[str]()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @property
@@ -43,20 +47,20 @@ class LongWork:
     async def run(
         self, caller: str, work: Callable[[], Result], *, admitted: bool = False
     ) -> Result:
-        """Do the work in a thread once it is the caller's turn. ``admitted``: a further part of
-        work that has begun, or a job with its own bound. It may wait, but is never refused. Raises
-        LongWorkBusy: too much waits."""
-        if self._free:
-            self._free -= 1
+        """Do the work in a thread once it is the caller's turn. ``admitted``: a read, a further
+        part of work that has begun, or a job with its own bound. It may wait, but is never refused.
+        Raises ThreadsBusy: too much waits."""
+        if self._free and self._running[caller] < self._each:
+            self._take(caller)
         else:
             await self._turn(caller, admitted=admitted)
         try:
             doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
         except BaseException:  # the process may start no thread now
-            self._pass_on()
+            self._pass_on(caller)
             raise
         # A caller who disconnects leaves the thread at work: the thread is free once its work ends.
-        doing.add_done_callback(self._ended)
+        doing.add_done_callback(partial(self._ended, caller))
         return await asyncio.shield(doing)
 
     def close(self) -> None:
@@ -65,33 +69,45 @@ class LongWork:
 
     async def _turn(self, caller: str, *, admitted: bool) -> None:
         mine = self._waiting.get(caller, ())
-        full = len(mine) >= WAITING_EACH_MAX or self.waiting >= WAITING_MAX
-        if full and self._refuses and not admitted:
-            raise LongWorkBusy("too many long requests wait already")
+        if (
+            self._refuses
+            and not admitted
+            and (len(mine) >= WAITING_EACH_MAX or self.waiting >= WAITING_MAX)
+        ):
+            raise ThreadsBusy("too many long requests wait already")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(caller, deque()).append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._pass_on()
+                self._pass_on(caller)
             raise
 
-    def _ended(self, doing: asyncio.Future[Result]) -> None:
+    def _take(self, caller: str) -> None:
+        self._free -= 1
+        self._running[caller] += 1
+
+    def _ended(self, caller: str, doing: asyncio.Future[Result]) -> None:
         if not doing.cancelled():
             doing.exception()  # the caller gets the exception, unless it has disconnected
-        self._pass_on()
+        self._pass_on(caller)
 
-    def _pass_on(self) -> None:
-        """Give a free thread to the next caller in turn."""
-        while self._waiting:
-            caller, turns = self._waiting.popitem(last=False)
+    def _pass_on(self, caller: str) -> None:
+        """Give the caller's thread to the next one in turn that may have one more."""
+        self._free += 1
+        self._running[caller] -= 1
+        if not self._running[caller]:
+            del self._running[caller]
+        for name, turns in list(self._waiting.items()):
             while turns and turns[0].done():
                 turns.popleft()
+            begins = bool(turns) and self._running[name] < self._each
+            if begins:
+                self._take(name)
+                turns.popleft().set_result(None)
+                self._waiting.move_to_end(name)
             if not turns:
-                continue
-            turns.popleft().set_result(None)
-            if turns:
-                self._waiting[caller] = turns
-            return
-        self._free += 1
+                del self._waiting[name]
+            if begins:
+                return

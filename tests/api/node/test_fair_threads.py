@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engramlog.api.node.long_work import WAITING_EACH_MAX, WAITING_MAX, LongWork, LongWorkBusy
+from engramlog.api.node.fair_threads import WAITING_EACH_MAX, WAITING_MAX, FairThreads, ThreadsBusy
 from tests.worlds.live import LiveNode
 
 
 @asynccontextmanager
-async def occupied(long: LongWork) -> AsyncGenerator[Callable[[], None]]:
+async def occupied(long: FairThreads) -> AsyncGenerator[Callable[[], None]]:
     """Its one thread works until the returned function is called, or the block ends."""
     gate = threading.Event()
     task = asyncio.ensure_future(long.run("first", gate.wait))
@@ -24,9 +24,9 @@ async def occupied(long: LongWork) -> AsyncGenerator[Callable[[], None]]:
         await task
 
 
-def run(test: Callable[[LongWork], Awaitable[None]]) -> None:
+def run(test: Callable[[FairThreads], Awaitable[None]]) -> None:
     async def inside() -> None:
-        long = LongWork("test", 1)
+        long = FairThreads("test", 1)
         try:
             await test(long)
         finally:
@@ -36,7 +36,7 @@ def run(test: Callable[[LongWork], Awaitable[None]]) -> None:
 
 
 def test_callers_take_turns() -> None:
-    async def test(long: LongWork) -> None:
+    async def test(long: FairThreads) -> None:
         done: list[str] = []
         async with occupied(long) as go:
             tasks = [
@@ -58,7 +58,7 @@ def test_callers_take_turns() -> None:
 
 
 def test_one_caller_has_a_bound_and_all_have_one() -> None:
-    async def test(long: LongWork) -> None:
+    async def test(long: FairThreads) -> None:
         async with occupied(long):
             tasks: list[asyncio.Future[None]] = []
             for number in range(WAITING_MAX):
@@ -66,9 +66,9 @@ def test_one_caller_has_a_bound_and_all_have_one() -> None:
                 tasks.append(asyncio.ensure_future(long.run(caller, lambda: None)))
                 await asyncio.sleep(0)
                 if number == WAITING_EACH_MAX - 1:
-                    with pytest.raises(LongWorkBusy):
+                    with pytest.raises(ThreadsBusy):
                         await long.run(caller, lambda: None)
-            with pytest.raises(LongWorkBusy):
+            with pytest.raises(ThreadsBusy):
                 await long.run("agent:new", lambda: None)
             begun = asyncio.ensure_future(long.run("agent:new", lambda: None, admitted=True))
         await asyncio.gather(*tasks, begun)
@@ -77,8 +77,30 @@ def test_one_caller_has_a_bound_and_all_have_one() -> None:
     run(test)
 
 
+def test_one_caller_leaves_a_thread_to_the_others() -> None:
+    async def test() -> None:
+        reads, free = FairThreads("test", 3, 2), threading.Event()
+        try:
+            tasks = [
+                asyncio.ensure_future(reads.run("busy", free.wait, admitted=True))
+                for _ in range(20)
+            ]
+            await asyncio.sleep(0)
+            async with asyncio.timeout(10):
+                assert [await reads.run("other", lambda n=n: n) for n in range(3)] == [0, 1, 2]
+            assert reads.waiting == 18
+            free.set()
+            assert await asyncio.gather(*tasks) == [True] * 20
+            assert await reads.run("busy", lambda: 7) == 7
+        finally:
+            free.set()
+            reads.close()
+
+    asyncio.run(test())
+
+
 def test_a_disconnected_caller_gives_its_turn_back() -> None:
-    async def test(long: LongWork) -> None:
+    async def test(long: FairThreads) -> None:
         async with occupied(long) as go:
             gone = asyncio.ensure_future(long.run("a", lambda: None))
             stays = asyncio.ensure_future(long.run("b", lambda: 7))
@@ -92,7 +114,7 @@ def test_a_disconnected_caller_gives_its_turn_back() -> None:
 
 
 def test_a_failure_is_the_callers() -> None:
-    async def test(long: LongWork) -> None:
+    async def test(long: FairThreads) -> None:
         with pytest.raises(ZeroDivisionError):
             await long.run("a", lambda: 1 // 0)
         assert await long.run("a", lambda: 1) == 1
@@ -107,7 +129,7 @@ def refuse(_: threading.Thread) -> None:
 def test_work_for_which_no_thread_starts_is_never_done_and_costs_no_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def test(long: LongWork) -> None:
+    async def test(long: FairThreads) -> None:
         done: list[str] = []
         with monkeypatch.context() as full:
             full.setattr(threading.Thread, "start", refuse)
@@ -126,9 +148,9 @@ def test_a_read_that_no_thread_took_is_not_done_later(
     done: list[str] = []
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refuse)
-        for pool in (live.service().pool, live.service().stage_pool):
-            with pytest.raises(RuntimeError, match="can't start"):
-                pool.submit(done.append, "refused")
-    assert live.service().pool.submit(lambda: "taken").result(10) == "taken"
+        with pytest.raises(RuntimeError, match="can't start"):
+            live.service().stage_pool.submit(done.append, "refused")
+        assert live.call("GET", "/v1/search?q=x").status_code == 503
+    assert live.call("GET", "/v1/search?q=x").status_code == 200
     assert live.service().stage_pool.submit(lambda: "taken").result(10) == "taken"
     assert done == []
