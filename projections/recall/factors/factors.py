@@ -77,8 +77,10 @@ class PerHop(Struct, frozen=True, forbid_unknown_fields=True):
     per_hop: Fraction = 0.9
 
 
-class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
-    """No parameters."""
+class Confidence(Struct, frozen=True, forbid_unknown_fields=True):
+    """``floor``: the value of a fact without any confidence."""
+
+    floor: Fraction = 0.0
 
 
 def recency(features: Features, parameters: Recency) -> F64:
@@ -87,9 +89,9 @@ def recency(features: Features, parameters: Recency) -> F64:
     return parameters.floor + (1.0 - parameters.floor) * fresh
 
 
-def confidence(features: Features, _parameters: Nothing) -> F64:
-    """The fact's confidence at the Moment."""
-    return features.confidence
+def confidence(features: Features, parameters: Confidence) -> F64:
+    """The fact's confidence at the Moment, above the floor."""
+    return parameters.floor + (1.0 - parameters.floor) * features.confidence
 
 
 def access_frequency(features: Features, parameters: Floor) -> F64:
@@ -171,7 +173,7 @@ _OWN: frozenset[Need] = frozenset({"memories"})
 
 FACTORS: dict[str, Factor] = {
     "recency": Factor(Recency, recency),
-    "confidence": Factor(Nothing, confidence),
+    "confidence": Factor(Confidence, confidence),
     "access_frequency": Factor(Floor, access_frequency),
     "contradiction": Factor(Unresolved, contradiction),
     "garden_tier": Factor(Tier, garden_tier),

@@ -9,8 +9,8 @@ from engramlog.projections.columns.names.machine_names import is_machine
 from engramlog.projections.recall.factors.factors import (
     FACTORS,
     NAMED_STAGES,
+    Confidence,
     Floor,
-    Nothing,
     PerHop,
     Recency,
     Speaker,
@@ -86,8 +86,10 @@ def test_recency_never_falls_below_its_floor() -> None:
     assert recency(features(), Recency(floor=0.9))[2] == pytest.approx(0.902599, abs=1e-6)
 
 
-def test_confidence_is_itself() -> None:
-    assert list(confidence(features(), Nothing())) == [1.0, 0.5, 0.25]
+def test_confidence_is_itself_above_the_floor() -> None:
+    assert list(confidence(features(), Confidence())) == [1.0, 0.5, 0.25]
+    # 0.5 + 0.5 * c
+    assert list(confidence(features(), Confidence(floor=0.5))) == [1.0, 0.75, 0.625]
 
 
 def test_each_derivation_hop_leaves_nine_tenths() -> None:

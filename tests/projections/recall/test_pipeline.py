@@ -116,7 +116,8 @@ def test_the_numbers_of_every_score_multiply_out(
         assert product * parts.other_factors == pytest.approx(parts.weighted_total, abs=1e-8)
         assert parts.weighted_total * parts.scale == pytest.approx(each.score, abs=1e-8)
         if profile in ("default", "stigmem"):
-            assert parts.confidence_factor == pytest.approx(each.confidence)
+            floor = 0.5 if profile == "default" else 0.0
+            assert parts.confidence_factor == pytest.approx(floor + (1 - floor) * each.confidence)
             assert parts.trust_factor == pytest.approx(0.5 + 0.5 * each.source_trust)
 
 
@@ -200,6 +201,17 @@ def test_contradicted_facts_weigh_less_and_leave_only_on_request() -> None:
     assert ids(ask(world, "ledger", include_contradicted=False)) == ["fact-2"]
 
 
+def test_a_disputed_fact_that_answers_stands_above_sure_ones_that_do_not() -> None:
+    world = World()
+    venus = "stigmem://t/body/venus"
+    for relation, value in (("orbits", "sun"), ("moon-count", "none"), ("surface", "hot, dry")):
+        world.fact(venus, relation, value, source=f"agent:{relation}")
+    world.fact(venus, "phosphine-in-clouds", "yes", confidence=0.5, source=OTHER)
+    world.fact(venus, "phosphine-in-clouds", "no", confidence=0.6)
+    question = "phosphine in the clouds of venus"
+    assert ids(ask(world, question))[0] in {"fact-3", "fact-4"}
+
+
 def weights_of_contradiction(world: World, query: str, **more: Any) -> dict[str, float]:
     answer = ask(world, query, explain=True, **more)
     return {
@@ -219,12 +231,12 @@ def test_a_value_that_its_own_source_replaced_ranks_behind_the_newer() -> None:
     world.fact(who, relation, "ledger Rome", age_days=1, valid_from="2099-01-01T00:00:00Z")
     # Linz alone was replaced: Graz holds again, Wels is what another says, Rome is yet to come.
     assert weights_of_contradiction(world, "ledger") == pytest.approx(
-        {"fact-0": 0.7, "fact-1": 0.7 * 0.8, "fact-2": 0.7, "fact-3": 0.7, "fact-4": 0.7}
+        {"fact-0": 0.85, "fact-1": 0.85 * 0.8, "fact-2": 0.85, "fact-3": 0.85, "fact-4": 0.85}
     )
     assert ids(ask(world, "ledger"))[0] != "fact-1"
     in_2100 = parse_instant("2100-01-01T00:00:00Z")
     assert weights_of_contradiction(world, "ledger", valid_at_us=in_2100) == pytest.approx(
-        {f"fact-{number}": 0.7 * 0.8 for number in range(3)} | {"fact-3": 0.7, "fact-4": 0.7}
+        {f"fact-{number}": 0.85 * 0.8 for number in range(3)} | {"fact-3": 0.85, "fact-4": 0.85}
     )
 
 
@@ -232,7 +244,7 @@ def test_the_last_turn_of_a_discussion_replaces_none() -> None:
     world = World()
     for number in range(2 * SAID_MIN):
         world.fact(user("ann"), "chat:turn", f"I keep a ledger of kind {number}", source="s:1")
-    assert set(weights_of_contradiction(world, "which ledger?").values()) == {0.7}
+    assert set(weights_of_contradiction(world, "which ledger?").values()) == {0.85}
 
 
 def test_bookkeeping_and_retractions_never_surface() -> None:
