@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from engramlog.eventlog.kinds import DeltaKind, Scope
+from engramlog.projections.allowed_values import with_choices
 from engramlog.projections.episodes.cadence import Cadence, CadenceError, parse_cadence
 from engramlog.projections.episodes.pattern_cost import ManyWays, check_cost
 from engramlog.projections.episodes.salience import DAY_S, SalienceWeights
@@ -140,7 +141,7 @@ def parse_rule(document: object) -> Rule:
         rule = msgspec.convert(document, Rule)
     except msgspec.ValidationError as fault:
         reason, _, path = str(fault).partition(" - at `")
-        raise RuleError(path.rstrip("`") or "$", reason) from fault
+        raise RuleError(path.rstrip("`") or "$", with_choices(reason, Rule, path)) from fault
     try:
         cadence = rule.timetable
     except CadenceError as fault:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from engramlog.projections.allowed_values import with_choices
 from engramlog.projections.recall.certainty import Certainty
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.overview import Overview
@@ -275,7 +276,7 @@ def _convert(document: Any, kind: type[Any], path: str) -> Any:
         return msgspec.convert(document, kind, strict=True)
     except msgspec.ValidationError as fault:
         reason, _, inner = str(fault).partition(" - at `$")
-        raise ProfileError(path + inner.rstrip("`"), reason) from fault
+        raise ProfileError(path + inner.rstrip("`"), with_choices(reason, kind, inner)) from fault
 
 
 def _parse_parameters(choice: Any, kind: type[Struct], path: str) -> Any:

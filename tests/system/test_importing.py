@@ -103,7 +103,10 @@ def test_what_precedes_the_damage_of_a_file_is_in_the_log(
         (b"{not json", "is not JSON"),
         (b"Ann plays the violin.", "(a table is a .csv, notes are a .md)"),
         (lines({"entity": "a"}), "missing required field `relation`"),
-        (lines(fact(1, scope="world")), "scope: Invalid enum value 'world'"),
+        (
+            lines(fact(1, scope="world")),
+            "scope: must be one of company, local, public, team, not 'world'",
+        ),
         (lines(fact(1, confidence=1.5)), "confidence: must be from 0 to 1"),
         (lines(fact(1, value={"type": "number", "v": "x"})), "value.v: must be a number"),
         (lines(fact(1, valid_from="soon")), "valid_from: must be an RFC 3339 instant"),

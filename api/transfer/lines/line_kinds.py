@@ -54,6 +54,7 @@ from engramlog.api.transfer.lines.payload_lines import (
 from engramlog.eventlog.codec import PAYLOAD_LEVELS_MAX
 from engramlog.eventlog.kinds import FactId
 from engramlog.eventlog.nesting import nests_deeper
+from engramlog.projections.allowed_values import with_choices
 from engramlog.projections.writing.commands import Command
 
 _FIELD = re.compile(r" - at `\$\.?(.*)`$")
@@ -172,6 +173,7 @@ def _line_error(fault: msgspec.ValidationError) -> LineError:
     if found is None:
         return LineError(text)
     where, message = found[1], text[: found.start()]
+    message = with_choices(message, OwnLine, f".{where}")
     if where == "op":
         return LineError(f"must be one of {', '.join(OPERATIONS)}", "op")
     if where == "value" and message.startswith("Expected `object`"):

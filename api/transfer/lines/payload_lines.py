@@ -30,6 +30,7 @@ from engramlog.eventlog.kinds import (
     QuarantineReviewed,
     RecallServed,
 )
+from engramlog.projections.allowed_values import with_choices
 from engramlog.projections.moment import format_instant
 
 _S = TypeVar("_S", bound=Struct)
@@ -210,7 +211,7 @@ def read_line(op: str, fields: dict[str, Any]) -> PayloadLine:
         body = _renamed_back(kind, given, shape)
         payload = msgspec.convert({"kind": kind.__struct_config__.tag, **body}, kind)
     except msgspec.ValidationError as fault:
-        raise _line_error(fault, shape) from fault
+        raise _line_error(fault, kind, shape) from fault
     return PayloadLine(payload=payload, actor=actor, recorded_at=recorded_at, by_id=by_id)
 
 
@@ -302,8 +303,9 @@ def _text(value: Any, where: str) -> Any:
     return value
 
 
-def _line_error(fault: msgspec.ValidationError, shape: Shape) -> LineError:
+def _line_error(fault: msgspec.ValidationError, kind: type[Payload], shape: Shape) -> LineError:
     text, _, path = str(fault).partition(" - at `$.")
+    text = with_choices(text, kind, f".{path}")
     words = [
         shape.names.get(word, word.removesuffix("_us")) for word in path.rstrip("`").split(".")
     ]

@@ -247,7 +247,7 @@ RULE = {"op": "rule", "rule_id": "r", "document": {"cadence": {"every": 2}}}
         ({**EPISODE, "key": "x", "id": "y", "garden_id": "no"}, "garden_id", "no garden"),
         ({**DELTAS, "deltas": []}, "deltas", "must have 1 to"),
         ({**DELTAS, "deltas": [{**DELTA, "confidence": 2}]}, "deltas.0.confidence", "from 0 to 1"),
-        ({**DELTAS, "deltas": [{**DELTA, "kind": "change"}]}, "deltas[0].kind", "Invalid enum"),
+        ({**DELTAS, "deltas": [{**DELTA, "kind": "change"}]}, "deltas[0].kind", "must be one of"),
         ({**DELTAS, "deltas": [{**DELTA, "promotion_ts": "x"}]}, "deltas.0.promotion_ts", "RFC"),
         ({**DELTAS, "deltas": [{**DELTA, "fact": "g"}]}, "deltas.0.fact", "earlier"),
         ({**DELTAS, "deltas": [{**DELTA, "source_episode_ids": []}]},
