@@ -42,6 +42,23 @@ def are_denied(
     return denied
 
 
+def have_one_voice(view: View, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
+    """Which of ``slots``, contradicted facts, only their own voice contradicts: no other one has a
+    visible live fact of their key, denies them or has set them aside."""
+    found: Bool = view.set_aside[slots] > moment.position
+    found &= ~are_denied(view, slots, moment, authorization)
+    keys, of = np.unique(view.key[slots], return_inverse=True)
+    siblings, lengths = view.key_lists(keys)
+    group = np.repeat(np.arange(len(keys)), lengths)
+    standing = view.competing_claims(siblings, moment) & authorization.mask(view, siblings)
+    voices = view.voices(siblings)
+    own = np.zeros(len(keys), dtype=np.int64)
+    own[of] = view.voices(slots)
+    other = np.zeros(len(keys), dtype=np.bool_)
+    other[group[standing & (voices != own[group])]] = True
+    return found & ~other[of]
+
+
 def _disputed(view: View, slots: I32, moment: Moment, authorization: Authorization) -> Bool:
     """Which of ``slots`` a claimed sibling contradicts: same key, another value, and both valid
     at some time."""

@@ -57,10 +57,12 @@ class Speaker(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Unresolved(Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of a fact whose contradiction is unresolved; all others have 1. ``outdated``: what
-    is left of that if its own source states another value since."""
+    """The value of a fact whose contradiction is unresolved; all others have 1. ``revised``: the
+    value if only its own source disagrees; None if that is the same. ``outdated``: what is left of
+    that if its own source states another value since."""
 
     unresolved: Fraction = 0.7
+    revised: Fraction | None = None
     outdated: Fraction = 1.0
 
 
@@ -107,6 +109,8 @@ def access_frequency(features: Features, parameters: Floor) -> F64:
 def contradiction(features: Features, parameters: Unresolved) -> F64:
     """Less than 1 if a visible sibling has another value."""
     value = np.where(features.contradicted, parameters.unresolved, 1.0)
+    if parameters.revised is not None:
+        value = np.where(features.revised, parameters.revised, value)
     return np.where(features.outdated, value * parameters.outdated, value)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, I64, Bool
-from engramlog.projections.image.contradicted_facts import are_contradicted
+from engramlog.projections.image.contradicted_facts import are_contradicted, have_one_voice
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import DAY_US
 from engramlog.projections.recall.conversation.channels import machine_said
@@ -40,7 +40,7 @@ class Features(Struct, frozen=True):
     ``cosine``: of the fact's vector with the question's (NaN without a vector); None if no stage
     can tell. ``memories`` and ``machine`` (said by an assistant or a tool, see ``machine_names``)
     are loaded only for factors that need them. ``outdated``: contradicted facts whose voice states
-    another value of the key later.
+    another value of the key later. ``revised``: those that only their voice contradicts.
     """
 
     age_days: F64
@@ -49,6 +49,7 @@ class Features(Struct, frozen=True):
     access_count: I64
     contradicted: Bool
     outdated: Bool
+    revised: Bool
     in_garden: Bool
     derivation_depth: I64
     in_quarantine: Bool
@@ -88,6 +89,7 @@ def load_features(
         access_count=view.access_count(slots, moment),
         contradicted=contradicted,
         outdated=_are_outdated(survey, slots, contradicted),
+        revised=_are_revised(survey, slots, contradicted),
         in_garden=view.garden[slots] >= 0,
         derivation_depth=derivation_depth(survey, slots),
         in_quarantine=view.in_quarantine(slots),
@@ -124,6 +126,16 @@ def _are_outdated(survey: Survey, slots: I32, contradicted: Bool) -> Bool:
         followed[followed] = ~are_discussed(survey, key[followed], voice[followed])
     outdated[disputed[followed]] = True
     return outdated
+
+
+def _are_revised(survey: Survey, slots: I32, contradicted: Bool) -> Bool:
+    """Which contradicted candidates only their own voice contradicts."""
+    revised = np.zeros(len(slots), dtype=np.bool_)
+    if contradicted.any():
+        revised[contradicted] = have_one_voice(
+            survey.view, slots[contradicted], survey.moment, survey.authorization
+        )
+    return revised
 
 
 def _strong_hits(slots: I32, hits: Mapping[str, Candidates]) -> Bool | None:

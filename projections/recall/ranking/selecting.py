@@ -235,10 +235,10 @@ def repeats_last(survey: Survey, slots: I32, contradicted: Bool, order: I32) -> 
         return order, len(order)
     said = slots[order[disputed]]
     what = np.stack([view.key[said], view.value[said], view.voices(said)])
-    alike = np.lexsort(what)  # stable: the best of those alike comes first
+    alike = np.lexsort((*view.ages(said), *what))  # the newest of those alike comes last
     repeats = (what[:, alike[1:]] == what[:, alike[:-1]]).all(axis=0)
     repeated = np.zeros(len(order), dtype=np.bool_)
-    repeated[disputed[alike[1:][repeats]]] = True
+    repeated[disputed[alike[:-1][repeats]]] = True
     once = np.flatnonzero(~repeated[disputed])
     key, voice = what[0, once], what[2, once]
     further = _further_values(key, voice)

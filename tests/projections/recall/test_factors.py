@@ -48,6 +48,7 @@ def features(
         access_count=np.array(access, dtype=np.int64),
         contradicted=np.array((False, True, True)[:count]),
         outdated=np.array((False, False, True)[:count]),
+        revised=np.array((False, False, True)[:count]),
         in_garden=np.array((False, True, True)[:count]),
         in_quarantine=np.array((False, False, True)[:count]),
         derivation_depth=np.array((0, 1, 3)[:count], dtype=np.int64),
@@ -115,6 +116,12 @@ def test_a_value_that_its_source_replaced_costs_more() -> None:
     # 0.7 * 0.5 = 0.35
     found = contradiction(features(), Unresolved(outdated=0.5))
     assert found == pytest.approx([1.0, 0.7, 0.35], abs=1e-12)
+
+
+def test_what_only_its_own_source_disagrees_with_has_a_value_of_its_own() -> None:
+    # the third: 0.9 * 0.5 = 0.45
+    found = contradiction(features(), Unresolved(revised=0.9, outdated=0.5))
+    assert found == pytest.approx([1.0, 0.7, 0.45], abs=1e-12)
 
 
 def test_the_garden_tier_touches_gardens_only() -> None:

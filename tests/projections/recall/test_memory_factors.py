@@ -26,6 +26,7 @@ def features(*facts: dict[str, Any], **more: Any) -> Features:
         access_count=np.zeros(count, dtype=np.int64),
         contradicted=np.zeros(count, dtype=np.bool_),
         outdated=np.zeros(count, dtype=np.bool_),
+        revised=np.zeros(count, dtype=np.bool_),
         in_garden=np.zeros(count, dtype=np.bool_),
         derivation_depth=np.zeros(count, dtype=np.int64),
         in_quarantine=np.zeros(count, dtype=np.bool_),

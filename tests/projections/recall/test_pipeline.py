@@ -244,7 +244,7 @@ def test_the_last_turn_of_a_discussion_replaces_none() -> None:
     world = World()
     for number in range(2 * SAID_MIN):
         world.fact(user("ann"), "chat:turn", f"I keep a ledger of kind {number}", source="s:1")
-    assert set(weights_of_contradiction(world, "which ledger?").values()) == {0.85}
+    assert set(weights_of_contradiction(world, "which ledger?").values()) == {1.0}
 
 
 def test_bookkeeping_and_retractions_never_surface() -> None:
