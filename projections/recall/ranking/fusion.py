@@ -103,7 +103,7 @@ def weighted_sum(
         at, found = _common_places(slots, hits.slots)
         raw[name], normalised[name] = np.zeros(len(slots)), np.zeros(len(slots))
         raw[name][at] = hits.scores[found]
-        normalised[name][at] = normalise(hits.scores)[found]
+        normalised[name][at] = normalise(hits.scores)[found] * _share_of_whole(hits)
         hops[at] = np.maximum(hops[at], hits.hops[found])
     unjudged = _unjudged(slots, stages, raw)
     if unjudged:
@@ -170,6 +170,12 @@ def by_priority(
     for name in stages:
         score = np.where(score > 0, score, plain.raw[name])
     return msgspec.structs.replace(plain, score=score)
+
+
+def _share_of_whole(hits: Candidates) -> float:
+    """How much the best of them counts, in [0, 1]."""
+    highest = float(hits.scores.max(initial=0.0))
+    return 1.0 if highest >= hits.whole else highest / hits.whole
 
 
 def _unjudged(

@@ -3,8 +3,9 @@
 "Where was the director of Heat born?" is answered by two passages. The first names the director,
 and shares words with the question; the second is about that director, and may share none. So names
 in the best hits that the question lacks are searched: ``r / sqrt(n)`` for a name in a hit of the
-relative score ``r`` that ``n`` facts hold. Facts of conversations neither lend names nor are found
-this way: they have their context, and name each other often.
+relative score ``r`` that ``n`` facts hold, and in proportion less if no hit is like the question
+(``LIKE``). Facts of conversations neither lend names nor are found this way: they have their
+context, and name each other often.
 """
 
 import re
@@ -23,6 +24,8 @@ from engramlog.projections.text.stop_words import STOP_WORDS
 
 LEADING = 20
 """How many of each stage's best hits are compared."""
+LIKE = 0.4
+"""The semantic score of a fact that is like the question."""
 LETTERS_MIN = 4
 NAMES_MAX = 40
 """The most names of one fact that are searched."""
@@ -46,12 +49,13 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     no best hit outside a conversation brings up a name that others hold."""
     found: dict[int, tuple[float, str]] = {}
     lent = list(_lent(survey, parameters, earlier))
+    likeness = _likeness(earlier)
     held = distinct(np.concatenate([np.empty(0, dtype=np.int32), *(each.held for each in lent)]))
     alone = held[_alone(survey, held)]
     for each in lent:
         holders = each.held[among(each.held, alone)]
         for holder in holders.tolist():
-            score = each.relative / float(np.sqrt(len(holders)))
+            score = likeness * each.relative / float(np.sqrt(len(holders)))
             found[holder] = max(found.get(holder, (0.0, "")), (score, each.name))
     if not found:
         raise StageDisabled("the best facts bring up no name that others hold")
@@ -62,7 +66,15 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
         return [[f"bridge: holds {found[slot][1]}, as a better hit"] for slot in chosen.tolist()]
 
     hops = np.zeros(len(slots), dtype=np.int32)
-    return Candidates(slots, scores, hops, why, ages=survey.view.ages)
+    return Candidates(slots, scores, hops, why, ages=survey.view.ages, whole=1.0)
+
+
+def _likeness(earlier: Mapping[str, Candidates]) -> float:
+    """How like the question the best hit is, at most 1; 1 if meaning says nothing."""
+    meant = earlier.get("semantic")
+    if meant is None or not len(meant.scores):
+        return 1.0
+    return min(1.0, float(meant.scores.max()) / LIKE)
 
 
 class _Lent(Struct, frozen=True):

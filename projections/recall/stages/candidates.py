@@ -40,7 +40,8 @@ class Candidates(Struct, frozen=True):
     ``origin``: the part of the stage that found a fact; None without parts. ``strong``: facts that
     hold every keyword; None if the stage cannot tell. ``unjudged``: ascending slots of facts that
     the stage could not judge yet. ``builds_on``: whether the stage judged by other stages' hits
-    instead of by the facts themselves.
+    instead of by the facts themselves. ``whole``: the score that counts fully; 0 if that is the
+    highest, whatever it is.
     """
 
     slots: I32
@@ -53,6 +54,7 @@ class Candidates(Struct, frozen=True):
     strong: frozenset[int] | None = None
     unjudged: I32 | None = None
     builds_on: bool = False
+    whole: float = 0.0
 
     def best(self, count: int) -> "Candidates":
         """The ``count`` highest scores; among equals the older facts."""

@@ -1,9 +1,10 @@
 """Similarity of meaning: the exact cosine of the query's vector with the survivors'.
 
-``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``. If the profile has a
-``context``, a fact's cosine is the greater of its own and that with its neighbours. With ``own``, a
-share of the score is for what the fact alone says (``distinct_cosines``). Facts without a vector
-are left to the other stages, and the stage's outcome gives their number.
+``score = (cosine - floor) / (1 - floor)`` for cosines above ``floor``, which is lower where no fact
+is near the query (``FLOOR_SHARE``). If the profile has a ``context``, a fact's cosine is the
+greater of its own and that with its neighbours. With ``own``, a share of the score is for what the
+fact alone says (``distinct_cosines``). Facts without a vector are left to the other stages, and the
+stage's outcome gives their number.
 """
 
 from collections.abc import Mapping
@@ -32,6 +33,11 @@ COMPARED_MIN = 6_000
 """Up to this many survivors are all compared exactly. Of more, only those that a sketch of the
 vectors ranks nearest are, at least ``COMPARED_SHARE`` of them."""
 COMPARED_SHARE = 0.02
+FLOOR_SHARE = 0.5
+"""The floor is at most this share of the highest cosine: even where no fact is near, some are
+nearer."""
+LIKE_MIN = 0.01
+"""The best score where no cosine is above the profile's floor."""
 LENGTH_MIN = 1e-3
 """The least length of a vector without the common part."""
 
@@ -100,7 +106,9 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     distinct = cosines
     if parameters.own is not None:
         distinct = distinct_cosines(survey, semantics, query, slots, cosines, parameters.own)
-    near = (near_query > parameters.floor) & (near_query >= parameters.threshold)
+    nearest = float(near_query.max(initial=0.0))
+    floor = min(parameters.floor, FLOOR_SHARE * nearest)
+    near = (near_query > floor) & (near_query >= parameters.threshold)
     lent = (near_query > cosines)[near]
     slots, cosines, distinct = slots[near], near_query[near], distinct[near]
 
@@ -117,9 +125,12 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
             )
         ]
 
-    scores: F64 = (cosines - parameters.floor) / (1.0 - parameters.floor)
+    scores: F64 = (cosines - floor) / (1.0 - floor)
     if parameters.own is not None:
-        scores = parameters.own.blended(scores, distinct, parameters.floor)
+        scores = parameters.own.blended(scores, distinct, floor)
+    if 0.0 < floor < parameters.floor:  # the best one keeps its score
+        like = (nearest - parameters.floor) / (1.0 - parameters.floor)
+        scores *= max(like, LIKE_MIN) * (1.0 - floor) / (nearest - floor)
     details = [f"partial: {missing} facts are not embedded yet"] if missing else []
     if asked.names:
         details.append(f"the names {', '.join(asked.names)} count {parameters.name_share:g}")

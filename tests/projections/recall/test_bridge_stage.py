@@ -62,6 +62,17 @@ def test_a_worse_hit_counts_by_its_share_of_the_best_score() -> None:
         hops(world, {3: 2.0, 0: 1.0}, facts=1)
 
 
+def test_hits_that_are_little_like_the_question_lead_less_far() -> None:
+    world = films()
+    slots = np.array([0], dtype=np.int32)
+    for likeness, share in ((0.1, 0.25), (0.4, 1.0), (0.9, 1.0)):
+        hits = Candidates(slots, np.array([likeness]), slots * 0, lambda _slots: [])
+        at = survey_of(world, "director of heat", context=ConversationContext(before=(0.5,)))
+        found = bridge.run(at, bridge.Parameters(), {"semantic": hits})
+        assert found.scores.tolist() == pytest.approx([share / math.sqrt(2)] * 2)
+        assert found.whole == 1.0
+
+
 def test_a_name_in_the_question_or_in_many_facts_leads_nowhere() -> None:
     with pytest.raises(StageDisabled):
         hops(films(), {0: 1.0}, "What did Michael Mann direct?")

@@ -1,11 +1,17 @@
 """Fusion by reciprocal ranks: the seed's numbers, and invariants."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramlog.projections.recall.ranking.fusion import by_maximum, by_range, reciprocal_ranks
+from engramlog.projections.recall.ranking.fusion import (
+    by_maximum,
+    by_range,
+    reciprocal_ranks,
+    weighted_sum,
+)
 from engramlog.projections.recall.stages.candidates import Candidates
 
 NONE = np.empty(0, dtype=np.int32)
@@ -41,6 +47,15 @@ def test_facts_that_no_stage_proposed_score_nothing() -> None:
     always = np.array([7], dtype=np.int32)
     fused = reciprocal_ranks({"a": hits(s1=1.0)}, {"a": 1.0}, by_maximum, always)
     assert dict(zip(fused.slots.tolist(), fused.score.tolist(), strict=True)) == {1: 1.0, 7: 0.0}
+
+
+def test_a_best_score_below_the_whole_one_counts_in_proportion() -> None:
+    weak = msgspec.structs.replace(hits(s1=0.25, s2=0.5), whole=2.0)
+    fused = weighted_sum({"a": weak}, {"a": 1.0}, by_maximum, NONE)
+    assert fused.score.tolist() == [0.125, 0.25]
+    strong = msgspec.structs.replace(hits(s1=1.0, s2=4.0), whole=2.0)
+    fused = weighted_sum({"a": strong}, {"a": 1.0}, by_maximum, NONE)
+    assert fused.score.tolist() == [0.25, 1.0]
 
 
 @given(

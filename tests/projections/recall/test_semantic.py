@@ -215,6 +215,24 @@ def test_the_floor_counts_as_no_likeness(provider: Any, cache: Any) -> None:
     assert raised.scores == pytest.approx((plain.scores[above] - 0.25) / 0.75)
 
 
+def test_where_nothing_is_near_the_nearest_is_still_told_from_the_rest(
+    provider: Any, cache: Any
+) -> None:
+    world = drinks()
+    semantics = embedded(world, provider, cache)
+    plain = run(world, semantics, "green tea")
+    best = float(plain.scores.max())
+    # The floor is half of the best cosine, but the best one scores no more than before.
+    found = run(world, semantics, "green tea", floor=0.75 * best)
+    above = plain.scores > best / 2
+    assert found.slots.tolist() == plain.slots[above].tolist()
+    ratios = (plain.scores[above] - best / 2) / (best / 2)
+    assert found.scores == pytest.approx(ratios * 0.25 * best / (1 - 0.75 * best))
+    unlike = run(world, semantics, "green tea", floor=min(2 * best, 0.99))
+    assert unlike.slots.tolist() == found.slots.tolist()
+    assert unlike.scores == pytest.approx(ratios * 0.01)
+
+
 def test_what_only_a_fact_says_decides_a_share(provider: Any, cache: Any) -> None:
     world = drinks()
     texts = ("ann memory:drink green tea", "bob memory:drink black coffee")
