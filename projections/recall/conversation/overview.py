@@ -11,9 +11,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 _TALKS = r"(?:conversations?|chats?|sessions?|discussions?|requests)"
+_ONE = r"(?:first|second|third|\w+th|\d+(?:st|nd|rd)|last|latest|next|previous) \w+(?<!s)\b"
+"""One of several conversations."""
 _IN_TALKS = (
     r"\b(?:throughout|across|during|in|over|from|based on) (?:all )?(?:of )?"
-    rf"(?:our|my|the|these|those) (?:\w+ )?{_TALKS}\b"
+    rf"(?:our|my|the|these|those) (?!{_ONE})(?:\w+ )?{_TALKS}\b"
 )
 # Compiled by the first question and then kept by ``re``: a start would wait for them.
 _WHOLE = (

@@ -28,6 +28,9 @@ from tests.worlds.recall_world import World, reader, user
         ("What did I do in order to sleep better?", None),
         ("Who developed the plan?", None),
         ("What did we see throughout the city?", None),
+        ("What did we do in the second session?", None),
+        ("What did I say in our last conversation?", None),
+        ("What came up in our previous conversations about tea?", "What came up about tea?"),
         ("", None),
     ],
 )
