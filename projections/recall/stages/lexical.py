@@ -7,8 +7,9 @@ neighbours'.
 """
 
 import math
+import re
 from collections.abc import Mapping
-from itertools import compress
+from itertools import compress, islice
 from typing import Annotated
 
 import numpy as np
@@ -25,17 +26,21 @@ from engramlog.projections.recall.conversation.speakers import capitalised_words
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, best_indices
 from engramlog.projections.recall.stages.tally import Tally, looked_up
-from engramlog.projections.text.stop_words import without_stop_words
+from engramlog.projections.text.stop_words import STOP_WORDS, without_stop_words
 
 TERMS_MAX = 64
 """The most terms of a query that are searched."""
+_NEIGHBOURS = re.compile(r"(?<![^\W_])(?=([^\W\d_]+)([ _-])([^\W\d_]+))")
+"""Two words side by side, each pair."""
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """``k1``: how soon repetition saturates. ``b``: how much length counts against a fact."""
+    """``k1``: how soon repetition saturates. ``b``: how much length counts against a fact.
+    ``joined``: whether two neighbouring words are also searched as one."""
 
     k1: Annotated[float, Meta(ge=0, le=10)] = 1.2
     b: Annotated[float, Meta(ge=0, le=1)] = 0.75
+    joined: bool = False
 
 
 class Term(Struct, frozen=True):
@@ -62,6 +67,8 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     them and their neighbours."""
     said = _said_by_names(survey)
     texts = query_terms(survey.view, survey.request.query)
+    if parameters.joined:
+        texts = sorted({*texts, *_joined_terms(survey)})
     terms = [_term(survey, text, said.get(text)) for text in texts]
     slots, scores = _bm25(survey, terms, parameters)
     if survey.context is not None:
@@ -87,6 +94,20 @@ def query_terms(view: View, query: str) -> list[str]:
     """The query's distinct terms, sorted; stop-words only if no other term is left."""
     terms = view.tokenize(without_stop_words(query)) or view.tokenize(query)
     return sorted(set(terms[:TERMS_MAX]))
+
+
+def _joined_terms(survey: Survey) -> list[str]:
+    """Terms of facts that are two neighbouring words of the query in one: "email" for "e-mail",
+    "todo" for "to do"."""
+    view, found = survey.view, list[str]()
+    for pair in islice(_NEIGHBOURS.finditer(survey.request.query), TERMS_MAX):
+        one, mark, other = pair.groups()
+        if (mark == " " and min(len(one), len(other)) == 1) or (one + other).lower() in STOP_WORDS:
+            continue
+        terms = view.tokenize(one + other)
+        if len(terms) == 1 and survey.survivor_mask[view.postings(terms[0])[0]].any():
+            found += terms
+    return found
 
 
 def _said_by_names(survey: Survey) -> dict[str, I32]:

@@ -4,9 +4,13 @@
 facts calls Jimmy Gomez. So an entity is named by its URI, its display name, or a short value that
 few entities have. Two kinds of its facts do not count: what it says in a conversation is rarely
 about it, and one whose value is its display name says nothing new.
+
+A code (see ``codes``) says which fact is meant, without an entity: 2 for each of the few facts that
+hold it as written, unless it is part of a name of what the question names.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -21,6 +25,7 @@ from engramlog.projections.columns.names.entity_names import (
     phrases_in,
     words_of,
 )
+from engramlog.projections.image.view import View
 from engramlog.projections.recall.conversation.speakers import are_said
 from engramlog.projections.recall.conversation.subject_names import (
     HOLDERS_MAX,
@@ -30,10 +35,15 @@ from engramlog.projections.recall.conversation.subject_names import (
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.recall.stages.graph import named_entities, newest_facts
+from engramlog.projections.text.codes import codes_in
 
 LEADING = 50
 """How many of each stage's best hits are looked at for values that name their entity."""
 NAME_CHARS_MAX = 200
+CODE_HOLDERS_MAX = 5
+"""How many facts may hold a code that says which fact is meant."""
+CODE_LOOKED_AT_MAX = 64
+"""Of how many facts that hold a code's words the texts are read."""
 _NONE: I32 = np.empty(0, dtype=np.int32)
 
 
@@ -57,21 +67,56 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     about = np.setdiff1d(about, _naming(survey, spelled_out), assume_unique=True)
     leading = [slots[among(view.object[slots], named)] for slots in hits]
     leading = distinct(np.concatenate([*leading, newest_facts(survey, named, view.object_lists)]))
-    slots = distinct(np.concatenate([about, leading]))
+    names = [*map(view.entities.text, named.tolist()), *spelled_out]
+    copied = _holding_codes(survey, names)
+    coded = distinct(np.concatenate([_NONE, *copied.values()]))
+    slots = distinct(np.concatenate([about, leading, coded]))
     if not len(slots):
         raise StageDisabled("the question names no entity with facts beyond what it says")
 
     def why(chosen: I32) -> list[list[str]]:
         text = view.entities.text
-        return [
+        found = [
             [f"subject: points at {text(int(view.object[slot]))}"]
             if points
             else [f"subject: about {text(int(view.entity[slot]))}"]
             for slot, points in zip(chosen.tolist(), among(chosen, leading).tolist(), strict=True)
         ]
+        for code, holders in copied.items():
+            for at in np.flatnonzero(among(chosen, holders)).tolist():
+                found[at] = [f"subject: holds {code}"]
+        return found
 
     scores, hops = np.ones(len(slots)), np.zeros(len(slots), dtype=np.int32)
+    scores[among(slots, coded)] = 2.0
     return Candidates(slots, scores, hops, why, ages=view.ages, builds_on=True)
+
+
+def _holding_codes(survey: Survey, names: Sequence[str]) -> dict[str, I32]:
+    """By code of the question that is in none of the names, the facts that hold it, if they are
+    few."""
+    view, found = survey.view, dict[str, I32]()
+    named = [set(words_of(name)) for name in names]
+    for code in codes_in(survey.request.query):
+        if any(name.issuperset(words_of(code)) for name in named):
+            continue
+        held: I32 | None = None
+        for term in view.tokenize(code):
+            slots, _ = view.postings(term)
+            slots = slots[survey.survivor_mask[slots]]
+            held = slots if held is None else held[among(held, slots)]
+        if held is None or len(held) > CODE_LOOKED_AT_MAX:
+            continue
+        whole = re.compile(rf"(?<![^\W_]){re.escape(code)}(?![^\W_])", re.IGNORECASE)
+        kept = np.array([bool(whole.search(_text(view, slot))) for slot in held.tolist()], np.bool_)
+        if 0 < np.count_nonzero(kept) <= CODE_HOLDERS_MAX:
+            found[code] = held[kept]
+    return found
+
+
+def _text(view: View, slot: int) -> str:
+    relation = view.relations.text(int(view.relation[slot]))
+    return f"{view.entities.text(int(view.entity[slot]))} {relation} {view.value_text_of(slot)}"
 
 
 def _spelled_out(

@@ -49,6 +49,27 @@ def test_bm25_of_four_documents() -> None:
     assert lexical_scores(four_documents(), "apple banana") == pytest.approx(expected, abs=1e-12)
 
 
+def test_two_neighbouring_words_are_also_one_where_facts_hold_that() -> None:
+    world = World()
+    world.fact(user("a"), "memory:note", "her email bounced")  # 0
+    world.fact(user("a"), "memory:todo", "call Bo")  # 1
+    world.fact(user("a"), "memory:note", "parseSentence is slow")  # 2
+    world.fact(user("a"), "memory:note", "a later birthday")  # 3
+    world.fact(user("a"), "memory:note", "the setup is broken", scope="team")  # 4
+    joined = lexical.Parameters(joined=True)
+
+    def found(query: str, parameters: lexical.Parameters = joined) -> list[int]:
+        at = surveyed(world, RecallRequest(query=query))
+        return lexical.run(at, parameters, {}).slots.tolist()
+
+    assert found("Whose e-mail?") == [0]
+    assert found("what is left to do") == [1]
+    assert found("where is parse_sentence defined") == [2]
+    assert found("Whose e-mail?", lexical.Parameters()) == []
+    assert found("is this a later one") == [3]  # no "alater"
+    assert found("how to set up") == []
+
+
 def test_bm25_counts_only_facts_that_pass_the_filters() -> None:
     world = four_documents()
     alone = lexical_scores(world, "apple banana")

@@ -83,6 +83,45 @@ def test_the_fact_with_the_value_may_be_the_answer_itself() -> None:
     assert [each.row.value_v for each in answer.results] == ["CFO", "12"]
 
 
+def calls() -> World:
+    world = World()
+    world.fact(user("ops"), "ran", '{"tool": "http", "url": "/v2/INV-20931", "status": 403}')  # 0
+    world.fact(user("ops"), "ran", '{"tool": "http", "url": "/v2/INV-20932", "status": 200}')  # 1
+    world.fact(user("ops"), "ran", "invoice 20931 has no INV yet")  # 2
+    world.fact(user("ops"), "ran", "edit src/main.rs, then make")  # 3
+    return world
+
+
+def test_facts_that_hold_a_code_of_the_question_count_twice_what_it_names() -> None:
+    candidates = found(calls(), "why was inv-20931 refused?")
+    assert (candidates.slots.tolist(), candidates.scores.tolist()) == ([0], [2.0])
+    assert candidates.why(candidates.slots) == [["subject: holds inv-20931"]]
+    candidates = found(calls(), "did Ops edit src/main.rs?")
+    assert dict(zip(candidates.slots.tolist(), candidates.scores.tolist(), strict=True)) == {
+        0: 1.0, 1: 1.0, 2: 1.0, 3: 2.0,
+    }  # fmt: skip
+
+
+def test_a_code_that_many_facts_hold_or_that_is_a_name_says_nothing_more() -> None:
+    world = calls()
+    for n in range(5):
+        world.fact(user(f"u{n}"), "paid", "INV-20931")
+    with pytest.raises(StageDisabled):
+        found(world, "why was INV-20931 refused?")
+    world = World()
+    world.fact(user("sup-1043"), "has:status", "open")  # 0
+    world.fact(user("ann"), "has:note", "SUP-1043 is urgent")  # 1
+    candidates = found(world, "status of SUP-1043")
+    assert (candidates.slots.tolist(), candidates.scores.tolist()) == ([0], [1.0])
+
+
+def test_unreadable_facts_hold_no_codes() -> None:
+    world = calls()
+    for n in range(5):
+        world.fact(user(f"u{n}"), "paid", "INV-20931", scope="team")
+    assert found(world, "why was INV-20931 refused?").slots.tolist() == [0]
+
+
 def test_what_an_entity_says_is_not_about_it() -> None:
     world = World()
     for n in range(6):

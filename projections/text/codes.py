@@ -1,0 +1,34 @@
+"""The codes in a question: ids, paths, versions, addresses and the names of programs' parts.
+
+A code is a run without white space that people copy and do not paraphrase: ``INV-20931``,
+``src/main.rs``, ``E_SCHEMA``, ``getUserById``, ``10.0.4.11``. Names (``SpaceX``), dates, times and
+years are none.
+"""
+
+import re
+
+CODES_MAX = 8
+"""The most codes of a question that are looked up."""
+DIGITS_MIN = 3
+"""The fewest digits of a number that is a code."""
+
+_RUN = re.compile(r"[^\W_](?:[\w.:/\\@#+-]*[^\W_])?")
+_YEAR = re.compile(r"(?:1[89]|20)\d\d")
+_NUMBERS = re.compile(r"\d+(?:[^\w\s]\d+)*")
+_INSIDE = re.compile(r"[_\\@#]|/.*[/.]|\w\.\w{2}|\b[a-z]+[A-Z]")
+
+
+def codes_in(query: str) -> list[str]:
+    """Each once, in their order."""
+    found = dict.fromkeys(run for run in _RUN.findall(query) if _is_code(run))
+    return list(found)[:CODES_MAX]
+
+
+def _is_code(run: str) -> bool:
+    if _NUMBERS.fullmatch(run):
+        if run.isdigit():
+            return len(run) >= DIGITS_MIN and not _YEAR.fullmatch(run)
+        return run.count(".") >= 2 and run.replace(".", "").isdigit()
+    if any(each.isdigit() for each in run):
+        return sum(map(str.isdigit, run)) >= DIGITS_MIN or bool(_INSIDE.search(run))
+    return bool(_INSIDE.search(run))
