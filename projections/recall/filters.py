@@ -35,8 +35,7 @@ class Filters(Struct, frozen=True, kw_only=True):
         without: numbers of excluded relations.
         set_aside: whether to keep facts that a resolution set aside.
         expired: whether to keep facts whose validity is over.
-        held: of these, those to keep that were valid within one of these times: first instant, and
-            the one after the last.
+        held: keep those of them that were valid at some instant from the first to before the other.
     """
 
     relation: int | None = None
@@ -49,7 +48,7 @@ class Filters(Struct, frozen=True, kw_only=True):
     without: tuple[int, ...] = ()
     set_aside: bool = False
     expired: bool = False
-    held: tuple[tuple[int, int], ...] = ()
+    held: tuple[int, int] | None = None
 
     def apply(self, view: View, mask: Bool, moment: Moment) -> Bool:
         """The kept part of ``mask``; ``mask`` itself without filters."""

@@ -5,7 +5,7 @@ They are a function of the view, the moment and the filters. Only expiry depends
 result is valid from one expiry to the next.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -100,8 +100,8 @@ def find_surviving(
     over = mortal[:0]
     if not filters.expired:
         over = mortal[view.valid_until[mortal] <= moment.valid_us]
-        if filters.held:
-            over = over[~held_within(view, over, filters.held)]
+        if filters.held is not None:
+            over = over[~held_within(view, over, *filters.held)]
         mask[over] = False
     visible = survivors = Kept(view, mask)
     kept = filters.apply(view, mask, moment)
@@ -118,10 +118,6 @@ def times(view: View, slots: I32) -> I64:
     return np.where(start == NO_START, known, start)
 
 
-def held_within(view: View, slots: I32, spans: Iterable[tuple[int, int]]) -> Bool:
-    """Which facts were valid within one of the times, as ``Filters.held`` has them."""
-    began, ended = times(view, slots), view.valid_until[slots]
-    held = np.zeros(len(slots), dtype=np.bool_)
-    for first, after in spans:
-        held |= (began < after) & (ended > first)
-    return held
+def held_within(view: View, slots: I32, first: int, after: int) -> Bool:
+    """Which facts were valid at some instant from ``first`` to before ``after``."""
+    return (times(view, slots) < after) & (view.valid_until[slots] > first)

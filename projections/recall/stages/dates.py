@@ -5,10 +5,11 @@ A fact is of its ``valid_from``, else of when it was recorded, or of its end if 
 ``valid_until``. Candidates are all hits of earlier stages, and the newest other facts of exactly
 that time.
 
-A question that names a time, with its year, is about what held then: facts that are over by now,
-but were valid then, take part in all stages.
+A question that names a time, with its year, or asks about the past ("previous") is about what held
+then: facts that are over by now, but were valid then, take part in all stages.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
@@ -18,7 +19,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64, I32, I64
-from engramlog.projections.moment import DAY_US, NO_END
+from engramlog.projections.moment import DAY_US, NO_END, NO_START
 from engramlog.projections.recall.matching_facts import held_within, times
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
@@ -30,6 +31,12 @@ DECAYS_MAX = 5.0
 """Facts further away than this many decays score nothing."""
 
 _EPOCH = date(1970, 1, 1)
+_BEFORE = r"\b(?:before|until|till|prior to)\b"
+_SINCE = r"\b(?:since|after)\b"
+_PAST = (
+    r"\b(?:previous|previously|former|formerly|used to|in the past|over time|over the years)\b"
+    r"|\bhow (?:has|have|had|did)\b[^.?!]{,80}\bchanged?\b"
+)
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,15 +85,28 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
 
 
 def with_facts_of_named_time(survey: Survey) -> Survey:
-    """The request with the facts that are over, but held at a time that the question names."""
+    """The request with the facts that are over, but held at the time that the question names."""
     over = survey.surviving.over
     if not len(over):
         return survey
-    named = named_dates(survey.request.query, _day(survey.moment.valid_us))
-    spans = tuple((_us(first), _us(after)) for each in named for first, after in each.spans(()))
-    if not held_within(survey.view, over, spans).any():
+    held = _named_time(survey.request.query, _day(survey.moment.valid_us))
+    if held is None or not held_within(survey.view, over, *held).any():
         return survey
-    return survey.filtered(msgspec.structs.replace(survey.filters, held=spans))
+    return survey.filtered(msgspec.structs.replace(survey.filters, held=held))
+
+
+def _named_time(question: str, today: date) -> tuple[int, int] | None:
+    """From the first to the last named date, open where the question says before or since; all time
+    for "previous" and the like; None without any."""
+    spans = [span for each in named_dates(question, today) for span in each.spans(())]
+    if not spans:
+        return (NO_START, NO_END) if re.search(_PAST, question, re.IGNORECASE) else None
+    first = min(first for first, _ in spans)
+    after = max(after for _, after in spans)
+    return (
+        NO_START if re.search(_BEFORE, question, re.IGNORECASE) else _us(first),
+        NO_END if re.search(_SINCE, question, re.IGNORECASE) else _us(after),
+    )
 
 
 def _earlier_hits(earlier: Mapping[str, Candidates]) -> I32:

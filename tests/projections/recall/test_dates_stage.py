@@ -143,6 +143,33 @@ def test_a_question_about_a_past_time_finds_what_held_then() -> None:
     assert answers(world, "Who commanded the iss in 2018?") == {"mike"}
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("before April 2020", {"luca", "oleg", "chris"}),
+        ("until 2019", {"luca"}),
+        ("since September 2020", {"chris"}),
+        ("after 2021", set()),
+        ("between 2019 and May 2020", {"luca", "oleg", "chris"}),
+    ],
+)
+def test_before_and_since_leave_one_end_open(asked: str, found: set[str]) -> None:
+    assert answers(commanders(), f"Who commanded the iss {asked}?") == {"mike", *found}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who was the previous commander of the iss?",
+        "Who used to command the iss?",
+        "Who were FORMER commanders of the iss?",
+        "How has the commander of the iss changed?",
+    ],
+)
+def test_a_question_about_the_past_finds_all_that_is_over(question: str) -> None:
+    assert answers(commanders(), question) == {"luca", "oleg", "chris", "mike"}
+
+
 def test_a_month_without_its_year_or_another_profile_brings_nothing_back() -> None:
     world = commanders()
     assert answers(world, "Who commanded the iss in May?") == {"mike"}
@@ -189,7 +216,9 @@ days = st.sampled_from(("2021-06-05", "2022-06-20", "2023-01-03", None))
 ends = st.sampled_from((None, None, "2022-07-01T00:00:00Z", "2023-06-04T00:00:00Z"))
 told_facts = st.tuples(days, ends, st.sampled_from(("company", "team")), st.booleans())
 history = st.lists(told_facts, min_size=1, max_size=10)
-questions = st.sampled_from(("Which tea in June?", "Which tea in June 2022?", "Tea of 2021?"))
+questions = st.sampled_from(
+    ("Which tea in June?", "Which tea in June 2022?", "Tea before 2022?", "Which previous tea?")
+)
 
 
 def ask(world: World, query: str, *, moment: Moment | None = None) -> list[Any]:
