@@ -1,11 +1,11 @@
 """The writer: one thread that decides, appends and applies, and shares one fsync per group.
 
-The life of a write: ``submit`` queues a submission → the thread takes everything in the queue →
-decides each submission from the memory image or the tables → appends its events to the log
-transaction → commits the log (fsync) → publishes in the memory image → answers the caller. If a
-decision read the tables, they hold everything before it and commit between log and image. Otherwise
-they follow with the tail, in batches, before anything reads them. A crash before the log's commit
-loses nothing acknowledged; after one, start-up catches up from the log.
+The life of a write: ``submit`` queues a submission → the thread takes everything in the queue but
+large submissions, which follow one by one → decides each from the memory image or the tables →
+appends its events to the log transaction → commits the log (fsync) → publishes in the memory image
+→ answers the caller. If a decision read the tables, they hold everything before it and commit
+between log and image. Otherwise they follow with the tail, in batches, before anything reads them.
+A crash before the log's commit loses nothing acknowledged; after one, start-up catches up from it.
 """
 
 import queue
@@ -35,8 +35,8 @@ from engramlog.projections.writing.submission import (
     WriterDegraded,
     answer_all,
 )
+from engramlog.projections.writing.turns import in_turn
 
-GROUP_COMMANDS_MAX = 20_000
 WAITING_SUBMISSIONS_MAX = 10_000
 RETRY_SECONDS = 1.0
 """Between attempts to bring the tables up to the log, without writes."""
@@ -64,6 +64,7 @@ class Writer(CatchesUp):
         self._clock = clock
         self._identifiers = IdentifierSource(log.origin)
         self._queue: queue.SimpleQueue[Submission | Callable[[], None] | None] = queue.SimpleQueue()
+        self._held = 0
         self._closed = False
         self._following = False
         self._retried: Future[None] | None = None
@@ -78,7 +79,7 @@ class Writer(CatchesUp):
     @property
     def waiting(self) -> int:
         """The number of waiting submissions."""
-        return self._queue.qsize()
+        return self._queue.qsize() + self._held
 
     def submit(
         self,
@@ -210,7 +211,7 @@ class Writer(CatchesUp):
         with self._entry:  # nothing may enter the queue after its end marker
             if self._closed:
                 raise WriterClosed("the writer is closed")
-            if self._queue.qsize() >= WAITING_SUBMISSIONS_MAX:
+            if self.waiting >= WAITING_SUBMISSIONS_MAX:
                 raise WriterBusy(f"{WAITING_SUBMISSIONS_MAX} commands wait already")
             self._queue.put(item)
 
@@ -242,8 +243,16 @@ class Writer(CatchesUp):
             if not isinstance(item, Submission):
                 item()
                 continue
-            group, after = self._gather(item)
-            self._write(group)
+            waiting, after, last = [item], None, ""
+            while waiting:
+                after = after or self._gather(waiting)
+                groups, waiting = in_turn(waiting, last)
+                self._held = len(waiting)
+                for group in groups:
+                    self._write(group)
+                last = groups[-1][-1].actor
+                if self.image.tail.patience() == 0:
+                    self._follow_log()
             if after is _STOP:
                 return
             if after is not None:
@@ -268,22 +277,16 @@ class Writer(CatchesUp):
                 self._follow()
         return self._queue.get()
 
-    def _gather(self, first: Submission) -> tuple[list[Submission], Any]:
-        """Everything in the queue, up to the bound, and the item that ended the gathering."""
-        group = [first]
-        commands = len(first.commands)
-        while commands < GROUP_COMMANDS_MAX:
+    def _gather(self, waiting: list[Submission]) -> Any:
+        """Add everything in the queue; returns the item that ended the gathering."""
+        while True:
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
-                break
-            if item is None:
-                return group, _STOP
+                return None
             if not isinstance(item, Submission):
-                return group, item
-            group.append(item)
-            commands += len(item.commands)
-        return group, None
+                return _STOP if item is None else item
+            waiting.append(item)
 
     def _write(self, group: list[Submission]) -> None:
         """Write a group. A command that needs everything before it committed, such as an erasure,

@@ -1,0 +1,78 @@
+"""Small writes do not wait for the large ones of others, and callers take turns with large ones."""
+
+import threading
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramlog.api.node.node import Node
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.writing.submission import Submission
+from engramlog.projections.writing.turns import GROUP_COMMANDS_MAX, LARGE_COMMANDS, in_turn
+from tests.worlds.histories import asserted
+
+LARGE = LARGE_COMMANDS + 1
+
+
+def waits(actor: str, size: int) -> Submission:
+    commands: list[Any] = [None] * size
+    return Submission(commands, actor, None, None, False)
+
+
+def order(waiting: list[Submission]) -> list[list[Submission]]:
+    """All groups until nothing waits."""
+    done: list[list[Submission]] = []
+    last = ""
+    while waiting:
+        groups, waiting = in_turn(waiting, last)
+        done += groups
+        last = groups[-1][-1].actor
+    return done
+
+
+def test_small_ones_come_first_and_large_ones_by_turns() -> None:
+    a, b, c = (waits("busy", LARGE) for _ in range(3))
+    small, large, after = waits("ann", 1), waits("bob", LARGE), waits("busy", 1)
+    assert order([a, b, c, small, large, after]) == [[small], [a], [large], [b], [c], [after]]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from((1, 900, LARGE, 15_000))), max_size=40
+    )
+)
+def test_every_submission_is_written_once_in_its_callers_order(
+    sizes: list[tuple[str, int]],
+) -> None:
+    waiting = [waits(*each) for each in sizes]
+    groups = order(waiting)
+    written = [each for group in groups for each in group]
+    assert len(written) == len(waiting)
+    for actor in "abc":
+        of_actor = [each for each in written if each.actor == actor]
+        assert of_actor == [each for each in waiting if each.actor == actor]
+    for group in groups:
+        assert len(group) == 1 or sum(len(each.commands) for each in group) <= GROUP_COMMANDS_MAX
+
+
+def test_a_small_write_waits_for_one_large_one_at_most(node: Node) -> None:
+    free, answered = threading.Event(), list[str]()
+    node.writer.exclusive(free.wait)
+
+    def take(name: str, actor: str, size: int) -> Submission:
+        commands = [asserted(value=Value("string", f"{name} {n}")) for n in range(size)]
+        submission = Submission(commands, actor, None, None, False)
+        submission.answer.add_done_callback(lambda _: answered.append(name))
+        node.writer.take(submission)
+        return submission
+
+    taken = [take(f"large {n}", "agent:busy", LARGE) for n in range(3)]
+    taken.append(take("small", "agent:ann", 1))
+    taken.append(take("last", "agent:busy", 1))
+    assert node.writer.waiting == 5
+    free.set()
+    for each in taken:
+        assert len(each.answer.result(60).outcomes) == len(each.commands)
+    assert answered == ["small", "large 0", "large 1", "large 2", "last"]
+    assert node.writer.waiting == 0
