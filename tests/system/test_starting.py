@@ -4,10 +4,14 @@ import json
 import logging
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
+from engramlog.api.node.process.control_file import running_control
 from engramlog.api.node.process.serving import PlainFormatter
-from tests.worlds.processes import engramlog, serving
+from tests.worlds.processes import engramlog, environment, serving
+from tests.worlds.waiting import until
 
 
 def test_a_busy_port_leaves_no_directory(tmp_path: Path) -> None:
@@ -29,6 +33,26 @@ def test_lines_are_json_where_no_person_reads_them(tmp_path: Path) -> None:
     assert request["principal"] == "anon:trusted"
     assert [line["message"] for line in lines][-1].startswith("stopped at position ")
     assert {line["level"] for line in lines} == {"info"}
+
+
+def test_a_node_serves_although_its_output_goes_to_a_full_disk(tmp_path: Path) -> None:
+    arguments = ["serve", "--data", str(tmp_path / "data"), "--port", "0"]
+    with open("/dev/full", "w") as full:
+        node = subprocess.Popen(
+            [sys.executable, "-m", "engramlog", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            text=True,
+        )
+    try:
+        until(lambda: running_control(tmp_path / "data"))
+        node.send_signal(signal.SIGTERM)
+        errors = node.communicate(timeout=30)[1]
+    finally:
+        node.kill()
+    assert node.returncode == 0
+    assert "cannot write to stdout: No space left on device" in errors
 
 
 def test_the_end_of_its_terminal_stops_a_node_as_ctrl_c_does(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """``engramlog serve``: run a node."""
 
 import argparse
+import logging
+import os
+import sys
 from contextlib import closing
 
 from engramlog.api.cli.arguments import CommandError, add_data_arguments, key_in, settings_of
@@ -11,6 +14,8 @@ from engramlog.api.node.process.serving import check_exposure, listen, run, star
 from engramlog.api.node.replicating import prepare, source_of
 from engramlog.api.settings import Settings
 from engramlog.replay.replication.state import load_state
+
+_log = logging.getLogger(__name__)
 
 EXAMPLES = """\
 examples:
@@ -118,4 +123,10 @@ def _check_role(settings: Settings) -> None:
 
 def _announce(settings: Settings, position: int) -> None:
     url = settings.model_copy(update={"node_url": ""}).public_url
-    print(f"engramlog serving {url} (data {settings.data_dir}, position {position})", flush=True)
+    try:
+        print(
+            f"engramlog serving {url} (data {settings.data_dir}, position {position})", flush=True
+        )
+    except OSError as fault:  # its file is on a full disk, or its reader is gone
+        _log.warning("cannot write to stdout: %s", fault.strerror)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
