@@ -1,5 +1,6 @@
 """Backups of a running node: made, restored, and refused if incomplete."""
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -106,6 +107,14 @@ def test_a_damaged_backup_is_refused_by_name(backup: Path, name: str, damage: st
     assert done.returncode == 1
     assert name in done.stderr
     assert not target.exists()
+
+
+def test_a_backup_of_a_directory_with_a_damaged_file_names_the_file(backup: Path) -> None:
+    tables = (backup.parent / "data" / "projections.db").resolve()
+    os.truncate(tables, 5_000)
+    done = engramlog("backup", backup.parent / "new", "--data", backup.parent / "data")
+    assert (done.returncode, f"cannot copy {tables}: " in done.stderr) == (1, True)
+    assert not (backup.parent / "new").exists()
 
 
 def test_a_backup_is_not_opened_as_a_node_which_would_change_it(backup: Path) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import apsw
 
-from engramlog.eventlog.engines.sqlite.schema import BUSY_TIMEOUT_MS, is_full, storage_error
-from engramlog.eventlog.errors import StorageFull
+from engramlog.eventlog.engines.sqlite.schema import BUSY_TIMEOUT_MS, is_full, words_of
+from engramlog.eventlog.errors import StorageFailed, StorageFull
 
 ALL_PAGES = -1
 
@@ -26,4 +26,4 @@ def copy_database(source: Path, target: Path) -> None:
     except apsw.Error as fault:
         if is_full(fault):
             raise StorageFull(f"no space left to copy {source.name} to {target}") from fault
-        raise storage_error(fault) from fault
+        raise StorageFailed(f"cannot copy {source}: {words_of(fault)}") from fault
