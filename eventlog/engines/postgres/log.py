@@ -164,17 +164,20 @@ class PostgresLog(PostgresReading, StoredLog):
         one_trip = len(links) < writing.COPY_EVENTS_MIN and not erased
         self._stale = True  # until it is done: new streams' numbers may not be kept
         room = self._room
-        with self._session.refusals():
-            if head.position > room:
-                room = int(scalar(db, statements.MAKE_ROOM, head.position))
-            with db.pipeline() if one_trip else nullcontext():
-                writing.write_links(db, links, self._stream_numbers)
-                writing.write_keys(db, keys)
-                writing.write_names(db, links)
-                if erased:
-                    writing.erase(db, erased)
-            moved = (statements.MOVE_HEAD, (*before, *after))
-            self._session.commit([moved] if links else [(statements.PROVE, ())])
+        try:
+            with self._session.refusals():
+                if head.position > room:
+                    room = int(scalar(db, statements.MAKE_ROOM, head.position))
+                with db.pipeline() if one_trip else nullcontext():
+                    writing.write_links(db, links, self._stream_numbers)
+                    writing.write_keys(db, keys)
+                    writing.write_names(db, links)
+                    if erased:
+                        writing.erase(db, erased)
+                moved = (statements.MOVE_HEAD, (*before, *after))
+                self._session.commit([moved] if links else [(statements.PROVE, ())])
+        finally:
+            self.fault = self._session.refused
         newest = max((recorded.header.event_id for recorded, _ in links), default=b"")
         self._last_event_id = max(self._last_event_id, newest)
         self._settle(self.chain.settle(), digest)
