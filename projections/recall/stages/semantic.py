@@ -33,7 +33,7 @@ COMPARED_MIN = 6_000
 """Up to this many survivors are all compared exactly. Of more, only those that a sketch of the
 vectors ranks nearest are, at least ``COMPARED_SHARE`` of them."""
 COMPARED_SHARE = 0.02
-FLOOR_SHARE = 0.5
+FLOOR_SHARE = 2 / 3
 """The floor is at most this share of the highest cosine: even where no fact is near, some are
 nearer."""
 LIKE_MIN = 0.01

@@ -222,11 +222,11 @@ def test_where_nothing_is_near_the_nearest_is_still_told_from_the_rest(
     semantics = embedded(world, provider, cache)
     plain = run(world, semantics, "green tea")
     best = float(plain.scores.max())
-    # The floor is half of the best cosine, but the best one scores no more than before.
+    # The floor is two thirds of the best cosine, but the best one scores no more than before.
     found = run(world, semantics, "green tea", floor=0.75 * best)
-    above = plain.scores > best / 2
+    above = plain.scores > best * 2 / 3
     assert found.slots.tolist() == plain.slots[above].tolist()
-    ratios = (plain.scores[above] - best / 2) / (best / 2)
+    ratios = (plain.scores[above] - best * 2 / 3) / (best / 3)
     assert found.scores == pytest.approx(ratios * 0.25 * best / (1 - 0.75 * best))
     unlike = run(world, semantics, "green tea", floor=min(2 * best, 0.99))
     assert unlike.slots.tolist() == found.slots.tolist()
