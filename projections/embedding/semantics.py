@@ -72,7 +72,8 @@ QUERIES_KEPT_MAX = 256
 
 class Semantics:
     """Recall reads it from any thread. ``vectors``: those of facts. ``min_confidence``: live facts
-    above it get one. ``cards``: the vectors of memory cards."""
+    above it get one. ``cards``: the vectors of memory cards. ``loaded``: waits at most some seconds
+    for the stored vectors."""
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class Semantics:
         vectors: Vectors,
         min_confidence: float,
         cards: CardVectors | None = None,
+        loaded: Callable[[float], None] = lambda _: None,
     ) -> None:
         self.cards = cards
         self.contents = ContentVectors(embedder)
@@ -87,6 +89,7 @@ class Semantics:
         self.min_confidence = min_confidence
         self._embedder = embedder
         self.vectors = vectors
+        self._loaded = loaded
         self._lock = threading.Lock()
         self._queries: OrderedDict[str, Future[F32]] = OrderedDict()
 
@@ -94,10 +97,12 @@ class Semantics:
         """Whether the model knows the script of a text."""
         return self._embedder.reads(text)
 
-    def start(self) -> None:
-        """Return once the model answers, or cannot: a question then tells why."""
+    def start(self, seconds: float) -> None:
+        """Return once the model answers and the stored vectors are loaded, or cannot be: a question
+        then tells why. Waits at most ``seconds`` for the vectors."""
         with suppress(EmbeddingError):
             self._embedder.start()
+        self._loaded(seconds)
 
     def query(self, text: str) -> F32:
         """The unit vector of a question, from a cache of the last ones. Parallel requests for one

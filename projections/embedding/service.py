@@ -71,7 +71,9 @@ class Embeddings:
         )
         self.worker.start()
         cards = CardVectors(self.embedder, self._table)
-        self.semantics = Semantics(self.embedder, self._vectors, min_confidence, cards)
+        self.semantics = Semantics(
+            self.embedder, self._vectors, min_confidence, cards, self.worker.wait_until_loaded
+        )
         self._closed = False
 
     def write_blocks(self) -> None:

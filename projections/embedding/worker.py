@@ -135,6 +135,10 @@ class EmbeddingWorker:
         """Whether all stored vectors are in memory."""
         return self._begun is None
 
+    def wait_until_loaded(self, timeout_seconds: float) -> None:
+        """Wait at most that long for ``loaded``, or for what prevents it."""
+        self._wait_for(lambda: self.loaded or self._retrying.error is not None, timeout_seconds)
+
     def wait(self, position: int, timeout_seconds: float) -> bool:
         """Whether everything up to ``position`` has its vector; waits at most that long."""
         return self._wait_for(lambda: self._position() >= position, timeout_seconds)
@@ -179,7 +183,9 @@ class EmbeddingWorker:
                 if self._begun is not None:
                     self._load(self._begun)
                     self._compare(self._begun, everything(self._begun))
-                    self._begun = None
+                    with self._condition:
+                        self._begun = None
+                        self._condition.notify_all()
                 self._embed_waiting()
                 if followed:
                     self._gather()
@@ -192,7 +198,9 @@ class EmbeddingWorker:
                 if not isinstance(fault, (*MACHINE_FAULTS, StorageError)):
                     _log.exception("embedding worker")
                 self._damaged = self._damaged or isinstance(fault, VectorsDamaged)
-                self._retrying.failed(fault)
+                with self._condition:
+                    self._retrying.failed(fault)
+                    self._condition.notify_all()
                 self._closing.wait(PAUSE_SECONDS)
 
     def _begin_again(self) -> None:

@@ -107,10 +107,11 @@ def run_stages(
 
 
 def _start_model(surveyed: Survey, choice: StageChoice) -> None:
-    """Wait until a model that this machine loads is there: the first question would miss its
-    deadline on a slow machine. Not for a profile that waits little."""
+    """Wait until a model that this machine loads is there, and the stored vectors: the first
+    question would miss its deadline on a slow machine, or compare few facts. Not for a profile that
+    waits little."""
     if surveyed.semantics is not None and choice.deadline_ms >= BRIEF_DEADLINE_MS_MIN:
-        surveyed.semantics.start()
+        surveyed.semantics.start(choice.deadline_ms / 1000)
 
 
 def _is_brief(surveyed: Survey, choice: StageChoice) -> bool:

@@ -15,6 +15,7 @@ from engramlog.projections.embedding.errors import DimensionMismatch
 from engramlog.projections.embedding.following import FollowedEmbeddings
 from engramlog.projections.embedding.recipe import Space, vectors_file
 from engramlog.projections.embedding.settings import EmbeddingSettings
+from engramlog.projections.embedding.vectors.loading import load_vectors
 from tests.worlds.histories import asserted
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.provider_double import DIMENSIONS
@@ -98,6 +99,30 @@ def test_a_write_may_wait_until_recall_finds_it_by_meaning(live: LiveNode) -> No
     refused = live.call("POST", "/v1/facts", params={"wait": "forever"}, json={})
     assert refused.status_code == 422
     assert refused.json()["detail"][0]["loc"] == ["query", "wait"]
+
+
+def test_a_known_question_right_after_the_start_waits_for_the_stored_vectors(
+    live: LiveNode, ollama: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own vector is in the cache: nothing else would make it wait."""
+    say(live, "grape harvest", wait="embedded")
+    ask(live, "harvest")
+    live.close()
+
+    def slow(*given: Any) -> Any:
+        assert not asked.wait(0.3)
+        yield from load_vectors(*given)
+
+    asked = threading.Event()
+    monkeypatch.setattr("engramlog.projections.embedding.worker.load_vectors", slow)
+    again = LiveNode(tmp_path / "data", **settings_for(ollama))
+    try:
+        again.node.embed(again.settings.embedding)
+        answer = ask(again, "harvest")
+        asked.set()
+        assert stage(answer, "semantic")["status"] == "completed"
+    finally:
+        again.close()
 
 
 def test_a_batch_may_wait_as_well(live: LiveNode) -> None:
