@@ -15,6 +15,7 @@ DIGITS_MIN = 3
 _RUN = re.compile(r"[^\W_](?:[\w.:/\\@#+-]*[^\W_])?")
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _NUMBERS = re.compile(r"\d+(?:[^\w\s]\d+)*")
+_DIGIT = re.compile(r"\d")
 _INSIDE = re.compile(r"[_\\@#]|/.*[/.]|\w\.\w{2}|\b[a-z]+[A-Z]")
 
 
@@ -29,6 +30,4 @@ def _is_code(run: str) -> bool:
         if run.isdigit():
             return len(run) >= DIGITS_MIN and not _YEAR.fullmatch(run)
         return run.count(".") >= 2 and run.replace(".", "").isdigit()
-    if any(each.isdigit() for each in run):
-        return sum(map(str.isdigit, run)) >= DIGITS_MIN or bool(_INSIDE.search(run))
-    return bool(_INSIDE.search(run))
+    return len(_DIGIT.findall(run)) >= DIGITS_MIN or bool(_INSIDE.search(run))
