@@ -4,6 +4,8 @@ would be lost, and says why."""
 import errno
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -37,6 +39,26 @@ def test_a_log_that_is_cut_off_takes_no_writes_that_would_leave_holes(
         assert path.read_bytes() == whole
         with open_log(path) as log:
             assert (log.head().position, verify(log).fault) == (5, None)
+
+
+def test_a_log_takes_writes_after_another_process_merged_its_write_ahead_log(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log.db"
+    connect = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); "
+    merge = connect + "db.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()"
+    with open_log(path) as log:
+        log.append(facts(4))
+        log.append([fact()])
+        subprocess.run([sys.executable, "-c", merge, str(path)], check=True)
+        assert path.with_name("log.db-wal").stat().st_size == 0
+        log.append([fact()])
+        log.append([fact()])
+        os.truncate(tmp_path / "log.db-wal", 0)
+        with pytest.raises(StorageFailed, match="was cut off"):
+            log.append([fact()])
+    with open_log(path) as log:
+        assert (log.head().position, verify(log).fault) == (5, None)
 
 
 def test_a_log_takes_writes_after_its_files_were_rewritten_smaller(tmp_path: Path) -> None:

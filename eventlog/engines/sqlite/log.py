@@ -63,13 +63,14 @@ class LogFiles:
         """This process has rewritten them: their sizes say nothing until the next check."""
         self._seen = {path: (inode, 0) for path, (inode, _) in self._seen.items()}
 
-    def check(self) -> None:
+    def check(self, db: apsw.Connection | None = None) -> None:
         """Raises StorageFailed if one of them was removed, replaced or cut off, or is out of
-        reach."""
+        reach. ``db``: the database, between transactions; None at first."""
         for path in self._paths:
             found = _inode_and_size(path)
             inode, size = self._seen.get(path, found or (0, 0))
-            if found is not None and found[0] == inode and found[1] < size:
+            cut = found is not None and found[0] == inode and found[1] < size
+            if cut and not (path == self._paths[1] and db is not None and _is_merged(db)):
                 raise StorageFailed(
                     f"{path} was cut off while the node serves: it takes no more writes, so that "
                     "the rest stays whole; stop it and restore a backup"
@@ -81,6 +82,13 @@ class LogFiles:
                 )
             if found is not None:
                 self._seen[path] = found
+
+
+def _is_merged(db: apsw.Connection) -> bool:
+    """Whether nothing is in the write-ahead log: another process, such as a backup program, may
+    have merged it into the database and emptied it."""
+    frames, _ = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+    return frames == 0
 
 
 def _inode_and_size(path: str) -> tuple[int, int] | None:
@@ -207,7 +215,7 @@ class SqliteLog(SqliteReading, StoredLog):
         """A transaction of the file. Raises StorageError if it fails; ``fault`` then gives the
         reason until one succeeds."""
         try:
-            self._files.check()
+            self._files.check(db)
             db.execute("BEGIN IMMEDIATE")
             yield
             db.execute("COMMIT")
