@@ -1,38 +1,44 @@
-"""In which order the writer takes what waits: no small write waits for several large ones."""
+"""In which order the writer takes what waits: no write waits for much of another caller."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from engramlog.projections.writing.submission import Submission
 
 LARGE_COMMANDS = 1_000
-"""A submission of more commands is a large one."""
+"""Of one caller in a group. A submission of more is a large one, and a group of its own."""
 GROUP_COMMANDS_MAX = 20_000
 
 
 def in_turn(
-    waiting: Sequence[Submission], last: str
+    waiting: Sequence[Submission], served: dict[str, int]
 ) -> tuple[list[list[Submission]], list[Submission]]:
-    """The groups to write next, and what waits on: all small submissions, then a large one, if
-    possible of another caller than the ``last``. Those of one caller keep their order."""
+    """The groups to write next, and what waits on: small submissions of every caller, then a large
+    one, of the caller who waits longest for a turn. Those of one caller keep their order.
+    ``served``: the last turn of each caller with a large one, which this keeps."""
     small: list[Submission] = []
     later: list[Submission] = []
-    behind: set[str] = set()
+    first: dict[str, Submission] = {}
+    taken = Counter[str]()
     commands = 0
     for each in waiting:
         size = len(each.commands)
         if (
-            each.actor in behind
-            or size > LARGE_COMMANDS
-            or (small and commands + size > GROUP_COMMANDS_MAX)
+            each.actor in first
+            or taken[each.actor] + size > LARGE_COMMANDS
+            or commands + size > GROUP_COMMANDS_MAX
         ):
-            behind.add(each.actor)
+            first.setdefault(each.actor, each)
             later.append(each)
         else:
             small.append(each)
+            taken[each.actor] += size
             commands += size
     groups = [small] if small else []
-    if later:
-        large = next((each for each in later if each.actor != last), later[0])
-        later.remove(large)
-        groups.append([large])
+    large = [each for each in first.values() if len(each.commands) > LARGE_COMMANDS]
+    if large:
+        chosen = min(large, key=lambda each: served.get(each.actor, 0))
+        served[chosen.actor] = max(served.values(), default=0) + 1
+        later.remove(chosen)
+        groups.append([chosen])
     return groups, later

@@ -243,14 +243,13 @@ class Writer(CatchesUp):
             if not isinstance(item, Submission):
                 item()
                 continue
-            waiting, after, last = [item], None, ""
+            waiting, after, served = [item], None, dict[str, int]()
             while waiting:
                 after = after or self._gather(waiting)
-                groups, waiting = in_turn(waiting, last)
+                groups, waiting = in_turn(waiting, served)
                 self._held = len(waiting)
                 for group in groups:
                     self._write(group)
-                last = groups[-1][-1].actor
                 if self.image.tail.patience() == 0:
                     self._follow_log()
             if after is _STOP:

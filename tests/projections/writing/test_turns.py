@@ -23,11 +23,10 @@ def waits(actor: str, size: int) -> Submission:
 def order(waiting: list[Submission]) -> list[list[Submission]]:
     """All groups until nothing waits."""
     done: list[list[Submission]] = []
-    last = ""
+    served: dict[str, int] = {}
     while waiting:
-        groups, waiting = in_turn(waiting, last)
+        groups, waiting = in_turn(waiting, served)
         done += groups
-        last = groups[-1][-1].actor
     return done
 
 
@@ -35,6 +34,19 @@ def test_small_ones_come_first_and_large_ones_by_turns() -> None:
     a, b, c = (waits("busy", LARGE) for _ in range(3))
     small, large, after = waits("ann", 1), waits("bob", LARGE), waits("busy", 1)
     assert order([a, b, c, small, large, after]) == [[small], [a], [large], [b], [c], [after]]
+
+
+def test_callers_of_many_small_ones_leave_room_to_others() -> None:
+    many = [waits(actor, LARGE_COMMANDS) for _ in range(60) for actor in ("busy", "eager")]
+    small = waits("ann", 1)
+    groups = order([*many, small])
+    assert groups[0] == [*many[:2], small]
+    assert groups[1:] == [many[n : n + 2] for n in range(2, 120, 2)]
+
+
+def test_a_third_caller_has_its_turn_with_a_large_one() -> None:
+    waiting = [waits(actor, LARGE) for actor in ("a", "a", "a", "b", "b", "b", "c")]
+    assert "".join(each.actor for (each,) in order(waiting)) == "abcabab"
 
 
 @given(
