@@ -53,7 +53,7 @@ def have_one_voice(view: View, slots: I32, moment: Moment, authorization: Author
     standing = view.competing_claims(siblings, moment) & authorization.mask(view, siblings)
     voices = view.voices(siblings)
     own = np.zeros(len(keys), dtype=np.int64)
-    own[of] = view.voices(slots)
+    own[group[standing]] = voices[standing]
     other = np.zeros(len(keys), dtype=np.bool_)
     other[group[standing & (voices != own[group])]] = True
     return found & ~other[of]

@@ -57,6 +57,14 @@ def test_another_source_puts_every_value_in_doubt() -> None:
     assert weights(world, include_contradicted=True)["ledger Linz"] == pytest.approx(0.85)
 
 
+def test_a_value_that_is_set_aside_puts_no_other_one_in_doubt() -> None:
+    world = towns()
+    world.set_aside(world.fact(*TOWN, "ledger Wels", source=OTHER))
+    alone = weights(towns())
+    assert weights(world) == alone
+    assert weights(world, include_contradicted=True) == {**alone, "ledger Wels": 0.85}
+
+
 def test_an_unreadable_source_puts_nothing_in_doubt() -> None:
     world = towns()
     secret = FactAttributes(classification=3)
