@@ -98,10 +98,10 @@ def recall(
         surveyed = msgspec.structs.replace(surveyed, request=chosen.request)
     if profile.context is not None and profile.context.calls:
         surveyed = _with_own_names(surveyed, rows, profile.context.calls)
-    if profile.overview is not None:
-        plan, surveyed = _about_topic(plan, surveyed, profile.overview)
     if plan.weights.get("dates"):
         surveyed = with_facts_of_named_time(surveyed)
+    if profile.overview is not None:
+        plan, surveyed = _about_topic(plan, surveyed, profile.overview)
     hits, outcomes = run_stages(surveyed, profile.stages, plan.weights, stopwatch, executor)
     weights = _weights(plan, hits)
     fused = _fuse(surveyed, plan, hits, weights)

@@ -34,7 +34,10 @@ _EPOCH = date(1970, 1, 1)
 _BEFORE = r"\b(?:before|until|till|prior to)\b"
 _SINCE = r"\b(?:since|after)\b"
 _PAST = (
-    r"\b(?:previous|previously|former|formerly|used to|in the past|over time|over the years)\b"
+    r"\b(?:previous|previously|former|formerly|in the past|over time|over the years)\b"
+    # "A key used to sign" is about the present.
+    r"|\b(?:who|what|there|I|we|you|he|she|it|they|did\b[^.?!]{,40}) used to\b"
+    r"|\bused? to (?:be|have|live|work|own|like|love|know|think|cost)\b"
     r"|\bhow (?:has|have|had|did)\b[^.?!]{,80}\bchanged?\b"
 )
 
@@ -96,15 +99,16 @@ def with_facts_of_named_time(survey: Survey) -> Survey:
 
 
 def _named_time(question: str, today: date) -> tuple[int, int] | None:
-    """From the first to the last named date, open where the question says before or since; all time
-    for "previous" and the like; None without any."""
+    """From the first to the last named date, open where the question says since, or before what has
+    begun; all time for "previous" and the like; None without any."""
     spans = [span for each in named_dates(question, today) for span in each.spans(())]
     if not spans:
         return (NO_START, NO_END) if re.search(_PAST, question, re.IGNORECASE) else None
     first = min(first for first, _ in spans)
     after = max(after for _, after in spans)
+    begun = max(spans)[0] <= today  # what is due before a day to come is not over
     return (
-        NO_START if re.search(_BEFORE, question, re.IGNORECASE) else _us(first),
+        NO_START if begun and re.search(_BEFORE, question, re.IGNORECASE) else _us(first),
         NO_END if re.search(_SINCE, question, re.IGNORECASE) else _us(after),
     )
 

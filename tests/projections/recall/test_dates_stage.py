@@ -164,10 +164,26 @@ def test_before_and_since_leave_one_end_open(asked: str, found: set[str]) -> Non
         "Who used to command the iss?",
         "Who were FORMER commanders of the iss?",
         "How has the commander of the iss changed?",
+        "Which commander of the iss did we use to have?",
+        "Who commanded the iss over time?",
     ],
 )
 def test_a_question_about_the_past_finds_all_that_is_over(question: str) -> None:
     assert answers(commanders(), question) == {"luca", "oleg", "chris", "mike"}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who is used to command the iss?",
+        "the person used to command the iss",
+        "Who may command the iss before tomorrow?",
+        "Who commands the iss until December 2999?",
+        "Who commands the iss from this week until next year?",
+    ],
+)
+def test_a_question_about_the_present_or_the_future_brings_nothing_back(question: str) -> None:
+    assert answers(commanders(), question) == {"mike"}
 
 
 def test_a_month_without_its_year_or_another_profile_brings_nothing_back() -> None:
