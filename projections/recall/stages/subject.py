@@ -42,6 +42,8 @@ LEADING = 50
 NAME_CHARS_MAX = 200
 CODE_HOLDERS_MAX = 5
 """How many facts may hold a code that says which fact is meant."""
+CODE_TERMS_MAX = 16
+"""How many terms of a code are looked up, the last ones: those of a path tell most."""
 CODE_LOOKED_AT_MAX = 64
 """Of how many facts that hold a code's words the texts are read."""
 _NONE: I32 = np.empty(0, dtype=np.int32)
@@ -98,10 +100,11 @@ def _holding_codes(survey: Survey, names: Sequence[str]) -> dict[str, I32]:
     view, found = survey.view, dict[str, I32]()
     named = [set(words_of(name)) for name in names]
     for code in codes_in(survey.request.query):
-        if any(name.issuperset(words_of(code)) for name in named):
+        words = words_of(code)
+        if any(name.issuperset(words) for name in named):
             continue
         held: I32 | None = None
-        for term in view.tokenize(code):
+        for term in list(dict.fromkeys(view.tokenize(code)))[-CODE_TERMS_MAX:]:
             slots, _ = view.postings(term)
             slots = slots[survey.survivor_mask[slots]]
             held = slots if held is None else held[among(held, slots)]

@@ -122,6 +122,25 @@ def test_unreadable_facts_hold_no_codes() -> None:
     assert found(world, "why was INV-20931 refused?").slots.tolist() == [0]
 
 
+def test_a_long_code_is_looked_up_by_its_last_words() -> None:
+    world = World()
+    path = "/".join(f"part{n}" for n in range(40))
+    world.fact(user("ops"), "ran", f"rm {path}/a.log")  # 0
+    world.fact(user("ops"), "ran", f"rm {path}/b.log")  # 1
+    assert codes_of(world, f"who removed {path}/b.log") == {f"{path}/b.log": [1]}
+
+    def work_of(length: int) -> int:
+        query = f"who ran {'rm/part1/log/' * length}b"
+        return work(world.view(), lambda _: codes_of(world, query))
+
+    assert work_of(1000) < 1.2 * work_of(100)
+
+
+def codes_of(world: World, query: str) -> dict[str, list[int]]:
+    found = subject._holding_codes(survey_of(world, query), [])
+    return {code: slots.tolist() for code, slots in found.items()}
+
+
 def test_what_an_entity_says_is_not_about_it() -> None:
     world = World()
     for n in range(6):
