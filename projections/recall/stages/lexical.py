@@ -30,8 +30,8 @@ from engramlog.projections.text.stop_words import STOP_WORDS, without_stop_words
 
 TERMS_MAX = 64
 """The most terms of a query that are searched."""
-_NEIGHBOURS = re.compile(r"(?<![^\W_])(?=([^\W\d_]+)([ _-])([^\W\d_]+))")
-"""Two words side by side, each pair."""
+_NEIGHBOURS = re.compile(r"(?<![^\W_])(?=([^\W\d_]+)([ _-])([^\W\d_]+)(\s*(?:[^\w\s]|$))?)")
+"""Two words side by side, each pair, and what ends a phrase after them."""
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,11 +98,14 @@ def query_terms(view: View, query: str) -> list[str]:
 
 def _joined_terms(survey: Survey) -> list[str]:
     """Terms of facts that are two neighbouring words of the query in one: "email" for "e-mail",
-    "todo" for "to do"."""
+    "todo" for "left to do". Inside a phrase, two stop-words are none: "be an" asks for no bean."""
     view, found = survey.view, list[str]()
     for pair in islice(_NEIGHBOURS.finditer(survey.request.query), TERMS_MAX):
-        one, mark, other = pair.groups()
-        if (mark == " " and min(len(one), len(other)) == 1) or (one + other).lower() in STOP_WORDS:
+        one, mark, other, end = pair.groups()
+        if (one + other).lower() in STOP_WORDS:
+            continue
+        idle = end is None and STOP_WORDS.issuperset((one.lower(), other.lower()))
+        if mark == " " and (idle or min(len(one), len(other)) == 1):
             continue
         terms = view.tokenize(one + other)
         if len(terms) == 1 and survey.survivor_mask[view.postings(terms[0])[0]].any():

@@ -68,6 +68,8 @@ def test_two_neighbouring_words_are_also_one_where_facts_hold_that() -> None:
     assert found("Whose e-mail?", lexical.Parameters()) == []
     assert found("is this a later one") == [3]  # no "alater"
     assert found("how to set up") == []
+    assert found("what does she want to do there") == []
+    assert found("a to-do list") == [1]
 
 
 def test_bm25_counts_only_facts_that_pass_the_filters() -> None:
