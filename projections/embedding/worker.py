@@ -137,7 +137,8 @@ class EmbeddingWorker:
 
     def wait_until_loaded(self, timeout_seconds: float) -> None:
         """Wait at most that long for ``loaded``, or for what prevents it."""
-        self._wait_for(lambda: self.loaded or self._retrying.error is not None, timeout_seconds)
+        if not self.loaded:
+            self._wait_for(lambda: self.loaded or self._retrying.error is not None, timeout_seconds)
 
     def wait(self, position: int, timeout_seconds: float) -> bool:
         """Whether everything up to ``position`` has its vector; waits at most that long."""
