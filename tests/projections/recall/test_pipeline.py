@@ -116,7 +116,7 @@ def test_the_numbers_of_every_score_multiply_out(
         assert product * parts.other_factors == pytest.approx(parts.weighted_total, abs=1e-8)
         assert parts.weighted_total * parts.scale == pytest.approx(each.score, abs=1e-8)
         if profile in ("default", "stigmem"):
-            floor = 0.5 if profile == "default" else 0.0
+            floor = 0.4 if profile == "default" else 0.0
             assert parts.confidence_factor == pytest.approx(floor + (1 - floor) * each.confidence)
             assert parts.trust_factor == pytest.approx(0.5 + 0.5 * each.source_trust)
 

@@ -133,6 +133,7 @@ def test_a_long_code_is_looked_up_by_its_last_words() -> None:
         query = f"who ran {'rm/part1/log/' * length}b"
         return work(world.view(), lambda _: codes_of(world, query))
 
+    work_of(1)  # what is made once is made
     assert work_of(1000) < 1.2 * work_of(100)
 
 
