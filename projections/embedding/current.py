@@ -130,8 +130,9 @@ class CurrentEmbeddings:
 
     def wait_until_loaded(self) -> None:
         """Wait for ``loaded``, or for what prevents it."""
-        while not self.loaded and (found := self.status()) is not None and found.error is None:
-            self._closing.wait(POLL_SECONDS)
+        current = self._current
+        if current is not None:
+            current.worker.wait_until_loaded()
 
     def status(self) -> WorkerStatus | None:
         """The worker's state; None if embeddings are off."""

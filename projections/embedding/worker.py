@@ -135,8 +135,8 @@ class EmbeddingWorker:
         """Whether all stored vectors are in memory."""
         return self._begun is None
 
-    def wait_until_loaded(self, timeout_seconds: float) -> None:
-        """Wait at most that long for ``loaded``, or for what prevents it."""
+    def wait_until_loaded(self, timeout_seconds: float | None = None) -> None:
+        """Wait at most that long for ``loaded``, for what prevents it, or for ``close``."""
         if not self.loaded:
             self._wait_for(lambda: self.loaded or self._retrying.error is not None, timeout_seconds)
 
@@ -144,7 +144,7 @@ class EmbeddingWorker:
         """Whether everything up to ``position`` has its vector; waits at most that long."""
         return self._wait_for(lambda: self._position() >= position, timeout_seconds)
 
-    def _wait_for(self, reached: Callable[[], bool], timeout_seconds: float) -> bool:
+    def _wait_for(self, reached: Callable[[], bool], timeout_seconds: float | None) -> bool:
         """Whether ``reached`` becomes true in time; meanwhile the worker does not rest."""
         with self._condition:
             self._callers += 1
