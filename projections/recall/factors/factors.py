@@ -85,15 +85,20 @@ class Confidence(Struct, frozen=True, forbid_unknown_fields=True):
     floor: Fraction = 0.0
 
 
+def _above(floor: float, share: F64) -> F64:
+    """The floor for a share of 0, 1 for all."""
+    return floor + (1.0 - floor) * share
+
+
 def recency(features: Features, parameters: Recency) -> F64:
     """1 for a fact recorded at the Moment, falling exponentially to the floor."""
     fresh: F64 = np.exp(-parameters.rate_per_day * features.age_days)
-    return parameters.floor + (1.0 - parameters.floor) * fresh
+    return _above(parameters.floor, fresh)
 
 
 def confidence(features: Features, parameters: Confidence) -> F64:
     """The fact's confidence at the Moment, above the floor."""
-    return parameters.floor + (1.0 - parameters.floor) * features.confidence
+    return _above(parameters.floor, features.confidence)
 
 
 def access_frequency(features: Features, parameters: Floor) -> F64:
@@ -103,7 +108,7 @@ def access_frequency(features: Features, parameters: Floor) -> F64:
     if most == 0:
         return np.ones(len(features.access_count))
     share = np.log1p(features.access_count.astype(np.float64)) / np.log1p(float(most))
-    return parameters.floor + (1.0 - parameters.floor) * share
+    return _above(parameters.floor, share)
 
 
 def contradiction(features: Features, parameters: Unresolved) -> F64:
@@ -122,7 +127,7 @@ def garden_tier(features: Features, parameters: Tier) -> F64:
 
 def source_trust(features: Features, parameters: Floor) -> F64:
     """``floor + (1 - floor) * t(source)``."""
-    return parameters.floor + (1.0 - parameters.floor) * features.source_trust
+    return _above(parameters.floor, features.source_trust)
 
 
 def derivation(features: Features, parameters: PerHop) -> F64:
@@ -151,7 +156,7 @@ def substance(features: Features, parameters: Substance) -> F64:
         share /= max(float(share.max()), 1e-9)
     else:
         share = np.minimum(length / parameters.terms, 1.0)
-    return parameters.floor + (1.0 - parameters.floor) * share
+    return _above(parameters.floor, share)
 
 
 def speaker(features: Features, parameters: Speaker) -> F64:
