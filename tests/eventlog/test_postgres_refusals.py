@@ -1,5 +1,9 @@
 """A server that ends connections or refuses events: what a writer notices, and when it is over."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
 import psycopg
 import pytest
 from psycopg import sql
@@ -19,14 +23,18 @@ def open_log(url: str) -> PostgresLog:
     return PostgresLog.open(url, origin=ORIGIN, epoch=1, clock=clock, durability="server")
 
 
+@contextmanager
+def written_log(server: Server, url: str) -> Generator[tuple[psycopg.Connection[Any], PostgresLog]]:
+    """The server's administrator, and a log with one event."""
+    with psycopg.connect(server.url(), autocommit=True) as db, open_log(url) as log:
+        log.append([fact()])
+        yield db, log
+
+
 def test_a_connection_that_was_ended_while_idle_costs_no_write(
     postgres_server: Server, postgres_url: str
 ) -> None:
-    with (
-        psycopg.connect(postgres_server.url(), autocommit=True) as db,
-        open_log(postgres_url) as log,
-    ):
-        log.append([fact()])
+    with written_log(postgres_server, postgres_url) as (db, log):
         for position in (2, 3):
             assert db.execute(END_IDLE).fetchall()
             assert log.append([fact()]).events[0].position == position
@@ -35,11 +43,7 @@ def test_a_connection_that_was_ended_while_idle_costs_no_write(
 def test_a_refusal_of_events_is_a_fault_until_the_server_takes_some(
     postgres_server: Server, postgres_url: str
 ) -> None:
-    with (
-        psycopg.connect(postgres_server.url(), autocommit=True) as db,
-        open_log(postgres_url) as log,
-    ):
-        log.append([fact()])
+    with written_log(postgres_server, postgres_url) as (db, log):
         for table in ("events", "payloads"):
             name = sql.Identifier("engramlog", table)
             db.execute(sql.SQL("REVOKE INSERT ON {} FROM node").format(name))
