@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 
 from engramlog.eventlog.engines.sqlite import log as sqlite_log
 from engramlog.eventlog.engines.sqlite import schema
+from engramlog.eventlog.engines.sqlite.log import LogFiles
 from engramlog.eventlog.errors import StorageFailed, StorageFull
 from engramlog.replay.verify import verify
 from tests.worlds.samples import erase, fact, facts, open_log
@@ -39,6 +41,40 @@ def test_a_log_that_is_cut_off_takes_no_writes_that_would_leave_holes(
         assert path.read_bytes() == whole
         with open_log(path) as log:
             assert (log.head().position, verify(log).fault) == (5, None)
+
+
+@pytest.mark.parametrize("name", ["log.db", "log.db-wal"])
+def test_a_log_whose_last_write_is_cut_off_takes_no_writes_after_it(
+    tmp_path: Path, name: str
+) -> None:
+    with open_log(tmp_path / "log.db") as log:
+        log.append(facts(5))
+        # So much that SQLite merges it into the database.
+        log.append(facts(20_000) if name == "log.db" else [fact()])
+        size = (tmp_path / name).stat().st_size
+        os.truncate(tmp_path / name, size - 4_096)
+        with pytest.raises(StorageFailed, match=rf"{name} was cut off .* restore a backup"):
+            log.append([fact()])
+
+
+def test_a_log_takes_writes_after_another_process_emptied_its_write_ahead_log_during_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.db"
+    with open_log(path) as log:
+        log.append(facts(2_000))
+
+        def check_before_another_process_merges(files: LogFiles, db: apsw.Connection) -> None:
+            check(files, db)
+            with closing(apsw.Connection(str(path))) as other:
+                other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+        check = LogFiles.check
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(LogFiles, "check", check_before_another_process_merges)
+            log.append([fact()])
+        log.append([fact()])
+        assert (log.fault, log.head().position) == (None, 2_002)
 
 
 def test_a_log_takes_writes_after_another_process_merged_its_write_ahead_log(
@@ -99,7 +135,7 @@ def test_a_limit_of_the_files_size_is_no_space_and_named(tmp_path: Path) -> None
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
         try:
             with pytest.raises(StorageFull, match="no space left for the log: File too large"):
-                log.append(facts(100))
+                log.append(facts(2_000))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         log.append([fact()])

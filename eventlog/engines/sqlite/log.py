@@ -7,7 +7,7 @@ next transaction, so that memory and disk agree.
 
 import os
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, cast
@@ -48,7 +48,7 @@ from engramlog.eventlog.log import Head
 
 
 class LogFiles:
-    """The database at ``path``, which is open, and its write-ahead log, as last seen.
+    """The database at ``path``, which is open, and its write-ahead log, as this process left them.
 
     A file that is removed under a process keeps taking writes and ends with the process:
     acknowledged events would be lost. One that is cut off would get holes.
@@ -59,9 +59,13 @@ class LogFiles:
         self._seen: dict[str, tuple[int, int]] = {}
         self.check()  # as they are now, and not only at the first write
 
-    def may_shrink(self) -> None:
-        """This process has rewritten them: their sizes say nothing until the next check."""
-        self._seen = {path: (inode, 0) for path, (inode, _) in self._seen.items()}
+    def note(self) -> None:
+        """This process has written them: what is less from now on was cut off."""
+        for path in self._paths:
+            with suppress(StorageFailed):  # the next check says why
+                found = _inode_and_size(path)
+                if found is not None and self._seen.get(path, found)[0] == found[0]:
+                    self._seen[path] = found
 
     def check(self, db: apsw.Connection | None = None) -> None:
         """Raises StorageFailed if one of them was removed, replaced or cut off, or is out of
@@ -219,6 +223,7 @@ class SqliteLog(SqliteReading, StoredLog):
             db.execute("BEGIN IMMEDIATE")
             yield
             db.execute("COMMIT")
+            self._files.note()
         except apsw.ConstraintError:
             _abandon(db)
             raise
@@ -253,7 +258,7 @@ class SqliteLog(SqliteReading, StoredLog):
                 db.execute("VACUUM")
                 truncate_wal(db)
         finally:
-            self._files.may_shrink()
+            self._files.note()
             self.release()
 
     def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:
