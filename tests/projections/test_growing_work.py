@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+import numpy as np
 import pytest
 
 from engramlog.api.commands.decay_sweep import reach_of
@@ -11,11 +13,12 @@ from engramlog.projections.image.contradicted_facts import are_contradicted
 from engramlog.projections.image.view import View, everything
 from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
 from engramlog.projections.moment import Moment
+from engramlog.projections.recall.conversation.layouts import SAID_MIN, are_discussed
 from engramlog.projections.tables.facts.cards import CardKey
 from engramlog.projections.tables.facts.decay import DecayPart
 from engramlog.projections.writing.comparison_window import recent_memories
 from tests.worlds.counted_work import work
-from tests.worlds.recall_world import NOW_US, SOURCE, World, reader, user
+from tests.worlds.recall_world import NOW_US, SOURCE, World, reader, survey_of, user
 
 POLICY = DecayPolicy(id="old", mode="retract", ttl_s=1.0)
 
@@ -87,3 +90,25 @@ def test_each_key_whose_facts_are_valid_at_different_times() -> None:
         for world in (partly_apart(300), partly_apart(600))
     )
     assert twice < 2.5 * once
+
+
+def discussing(others: int) -> int:
+    """Work of telling whether two sources discuss a key that so many others state once."""
+    world = World()
+    for n in range(2 * SAID_MIN):
+        world.fact(user("a"), "chat:turn", f"I said this as number {n}", source=f"s:{n % 2}")
+    for n in range(others):
+        world.fact(user("a"), "chat:turn", f"I say this once, as number {n}", source=f"o:{n}")
+    found = survey_of(world, "")
+    asked = np.arange(2 * SAID_MIN, dtype=np.int32)
+
+    def read(view: View) -> None:
+        counted = msgspec.structs.replace(found, view=view)
+        keys, voices = view.key[asked], view.voices(asked)
+        assert all(are_discussed(counted, keys, voices))
+
+    return work(world.view(), read)
+
+
+def test_of_a_discussed_keys_other_voices_none_is_listed() -> None:
+    assert discussing(1_200) - discussing(200) <= 18 * 1_000

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from engramlog.projections.arrays import I8, I32, I64, Bool
-from engramlog.projections.ascending import distinct, ranges
+from engramlog.projections.ascending import among, distinct, ranges
 from engramlog.projections.columns.judged_numbers import JudgedNumbers
 from engramlog.projections.image.view import VOICE_BASE, View
 from engramlog.projections.recall.request_facts import Survey
@@ -153,9 +153,11 @@ def are_discussed(survey: Survey, keys: I32, voices: I64) -> Bool:
     kept = survey.survivor_mask[slots]
     slots, of = slots[kept], of[kept]
     every = view.voices(slots)
-    runs = Runs(of, every)
+    theirs = among(every, distinct(voices))  # a key may have very many others
+    by, every = of[theirs], every[theirs]
+    runs = Runs(by, every)
     little = runs.first[runs.count < SAID_MIN]
-    quiet = set(zip(of[little].tolist(), every[little].tolist(), strict=True))
+    quiet = set(zip(by[little].tolist(), every[little].tolist(), strict=True))
     at = asked.searchsorted(keys)
     found = are_speech(view, slots, of, len(asked))
     for key, voice in zip(at.tolist(), voices.tolist(), strict=True):
