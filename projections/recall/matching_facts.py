@@ -8,6 +8,7 @@ result is valid from one expiry to the next.
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -88,6 +89,8 @@ def find_surviving(
     view: View, authorization: Authorization, moment: Moment, filters: Filters
 ) -> Surviving:
     """The survivors, computed from the columns."""
+    if filters.held is not None:
+        return _with_held(view, authorization, moment, filters)
     mask = live_mask(view, authorization, moment, include_expired=True)
     hidden = hidden_relations(view)
     if hidden.any():
@@ -100,14 +103,30 @@ def find_surviving(
     over = mortal[:0]
     if not filters.expired:
         over = mortal[view.valid_until[mortal] <= moment.valid_us]
-        if filters.held is not None:
-            over = over[~held_within(view, over, *filters.held)]
         mask[over] = False
-    visible = survivors = Kept(view, mask)
-    kept = filters.apply(view, mask, moment)
-    if kept is not mask:
-        survivors = Kept(view, kept)
+    visible, survivors = _kept(view, mask, moment, filters)
     return Surviving(visible, survivors, over, since, until)
+
+
+def _with_held(
+    view: View, authorization: Authorization, moment: Moment, filters: Filters
+) -> Surviving:
+    """The survivors, with those that are over, but held at the time asked for."""
+    assert filters.held is not None
+    present = msgspec.structs.replace(filters, held=None)
+    found = surviving(view, authorization, moment, present)
+    held = held_within(view, found.over, *filters.held)
+    mask = found.visible.mask.copy()
+    mask[found.over[held]] = True
+    visible, survivors = _kept(view, mask, moment, present)
+    return Surviving(visible, survivors, found.over[~held], found.since, found.until)
+
+
+def _kept(view: View, mask: Bool, moment: Moment, filters: Filters) -> tuple[Kept, Kept]:
+    """The facts of a mask, and those of them that pass the filters."""
+    visible = Kept(view, mask)
+    kept = filters.apply(view, mask, moment)
+    return visible, visible if kept is mask else Kept(view, kept)
 
 
 def times(view: View, slots: I32) -> I64:
@@ -120,4 +139,8 @@ def times(view: View, slots: I32) -> I64:
 
 def held_within(view: View, slots: I32, first: int, after: int) -> Bool:
     """Which facts were valid at some instant from ``first`` to before ``after``."""
-    return (times(view, slots) < after) & (view.valid_until[slots] > first)
+    start = view.valid_from[slots]
+    held: Bool = (start < after) & (view.valid_until[slots] > first)
+    unknown = np.flatnonzero(held & (start == NO_START))
+    held[unknown] = times(view, slots[unknown]) < after
+    return held

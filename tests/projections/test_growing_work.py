@@ -14,6 +14,9 @@ from engramlog.projections.image.view import View, everything
 from engramlog.projections.memories.deduplication_rules import MEMORY_RELATION
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall.conversation.layouts import SAID_MIN, are_discussed
+from engramlog.projections.recall.filters import Filters
+from engramlog.projections.recall.matching_facts import surviving
+from engramlog.projections.recall.stages import dates
 from engramlog.projections.tables.facts.cards import CardKey
 from engramlog.projections.tables.facts.decay import DecayPart
 from engramlog.projections.writing.comparison_window import recent_memories
@@ -112,3 +115,39 @@ def discussing(others: int) -> int:
 
 def test_of_a_discussed_keys_other_voices_none_is_listed() -> None:
     assert discussing(1_200) - discussing(200) <= 18 * 1_000
+
+
+def of_sixty_years(question: str) -> int:
+    """Work of the stage of dates over facts of sixty years."""
+    world = World()
+    for n in range(600):
+        world.fact(user("a"), f"memory:r{n}", "tea", valid_from=f"{1960 + n % 60}-05-01T00:00:00Z")
+    found = survey_of(world, question)
+    return work(
+        world.view(),
+        lambda view: dates.run(msgspec.structs.replace(found, view=view), dates.Parameters(), {}),
+    )
+
+
+def test_each_named_day_of_sixty_years() -> None:
+    one, eight = "May 3", ", ".join(f"May {day}" for day in range(3, 11))
+    # A day of each year takes a few lines of its own; it reads no fact.
+    assert of_sixty_years(eight) - of_sixty_years(one) <= 7 * 60 * 60
+
+
+def test_what_held_then_is_added_to_what_holds_now() -> None:
+    world = World()
+    for n in range(500):
+        world.fact(
+            user("a"), f"memory:r{n}", "tea",
+            valid_from=f"{2000 + n % 10}-01-01T00:00:00Z",
+            valid_until=f"{2001 + n % 10}-01-01T00:00:00Z",
+        )  # fmt: skip
+    view, moment = world.view(), world.moment()
+    present = work(view, lambda view: surviving(view, reader(), moment, Filters()))
+    spans = [(year * 31_557_600_000_000, (year + 1) * 31_557_600_000_000) for year in (30, 33)]
+    again = [
+        work(view, lambda view, held=held: surviving(view, reader(), moment, Filters(held=held)))
+        for held in spans
+    ]
+    assert max(again) < present

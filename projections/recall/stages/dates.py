@@ -10,7 +10,7 @@ then: facts that are over by now, but were valid then, take part in all stages.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
@@ -29,6 +29,9 @@ YEARS_MAX = 60
 """How many years are tried for a date without one, the latest first."""
 DECAYS_MAX = 5.0
 """Facts further away than this many decays score nothing."""
+
+FAR_US = 2**62
+"""Further than any two days lie apart."""
 
 _EPOCH = date(1970, 1, 1)
 _BEFORE = r"\b(?:before|until|till|prior to)\b"
@@ -60,12 +63,10 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     dated = survey.survivors
     began = times(view, dated)
     years = _years(began)
-    spans = [span for each in named for span in each.spans(years)]
+    spans = sorted(span for each in named for span in each.spans(years))
     until = view.valid_until[dated]
     ended = np.where(until == NO_END, began, np.maximum(until - 1, began))
-    away: F64 = np.full(len(dated), np.inf)
-    for first, after in spans:
-        away = np.minimum(away, _days_away(began, ended, _us(first), _us(after)))
+    away = _days_away(began, ended, [(_us(first), _us(after)) for first, after in spans])
     near = away <= DECAYS_MAX * parameters.decay_days
     dated, away = dated[near], away[near]
     kept = np.isin(dated, _earlier_hits(earlier)) | np.isin(
@@ -124,9 +125,18 @@ def _newest(survey: Survey, slots: I32, parameters: Parameters) -> I32:
     return survey.view.by_age(survey.admits(slots))[-parameters.others :]
 
 
-def _days_away(began: I64, ended: I64, first: int, after: int) -> F64:
-    """Days between each fact's time and the named time, 0 if they meet."""
-    gap = np.maximum(np.maximum(first - ended, began - (after - 1)), 0)
+def _days_away(began: I64, ended: I64, spans: Sequence[tuple[int, int]]) -> F64:
+    """Days between each fact's time and the nearest of the named times, which ascend; 0 if they
+    meet."""
+    if not spans:
+        return np.full(len(began), np.inf)
+    firsts, afters = np.array(spans, dtype=np.int64).T
+    latest = np.maximum.accumulate(afters) - 1
+    later = firsts.searchsorted(ended, side="right")
+    # Of the times that begin before a fact's end, the one that ends last is the nearest.
+    since = np.where(later > 0, began - latest.take(later - 1, mode="clip"), FAR_US)
+    until = np.where(later < len(spans), firsts.take(later, mode="clip") - ended, FAR_US)
+    gap = np.maximum(np.minimum(since, until), 0)
     return gap / DAY_US
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramlog.projections.moment import Moment
+from engramlog.projections.moment import DAY_US, Moment
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
@@ -96,6 +96,31 @@ def test_the_newest_of_the_very_time_are_candidates_by_it_alone() -> None:
 def test_without_a_date_the_stage_is_disabled() -> None:
     with pytest.raises(StageDisabled, match="names no date"):
         found(World(), "Who may come?")
+
+
+def test_a_day_that_no_year_has_is_near_nothing() -> None:
+    world = World()
+    assert not len(found(world, "on February 29", earlier=(said(world, "2023-02-28"),)).slots)
+
+
+instants = st.integers(0, 30)
+intervals = st.lists(st.tuples(instants, instants).map(sorted), min_size=1, max_size=6)
+
+
+@given(intervals, intervals)
+def test_the_nearest_of_the_named_times_counts(facts: Any, named: Any) -> None:
+    began, ended = np.array(facts, dtype=np.int64).T
+    spans = sorted((first, last + 1) for first, last in named)
+    away = dates._days_away(began, ended, spans)  # pyright: ignore[reportPrivateUsage]
+    assert (away * DAY_US).round().tolist() == [
+        min(
+            abs(then - own)
+            for first, last in named
+            for then in range(first, last + 1)
+            for own in range(begin, end + 1)
+        )
+        for begin, end in facts
+    ]
 
 
 def recorded(world: World, slot: int) -> date:
