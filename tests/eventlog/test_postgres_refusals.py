@@ -1,5 +1,6 @@
 """A server that ends connections or refuses events: what a writer notices, and when it is over."""
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.engines.postgres.log import PostgresLog
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.replay.verify import verify
-from tests.worlds.postgres_servers import Server
+from tests.worlds.postgres_servers import Server, wait_until
 from tests.worlds.samples import ORIGIN, START_US, fact
 
 END_IDLE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle'"
@@ -58,3 +59,31 @@ def test_a_refusal_of_events_is_a_fault_until_the_server_takes_some(
             assert log.fault is None
         assert log.append([fact()]).events[0].position == 2
         assert verify(log).fault is None
+
+
+def test_a_server_that_turns_read_only_is_a_fault_until_it_takes_writes(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    def turn(setting: str) -> None:
+        db.execute(sql.SQL("ALTER SYSTEM SET default_transaction_read_only = {}").format(setting))
+        db.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: shown() == setting, f"the server's default is {setting}")
+
+    def shown() -> str:
+        with psycopg.connect(postgres_server.url()) as new:
+            return new.execute("SHOW default_transaction_read_only").fetchall()[0][0]
+
+    with written_log(postgres_server, postgres_url) as (db, log):
+        turn("on")
+        try:
+            for _ in range(2):
+                with pytest.raises(StorageFailed, match="read-only"):
+                    log.append([fact()])
+                assert re.match("the log takes no writes: .* read-only", str(log.fault))
+                with pytest.raises(StorageFailed):
+                    log.retry()
+        finally:
+            turn("off")
+        log.retry()
+        assert log.fault is None
+        assert log.append([fact()]).events[0].position == 2

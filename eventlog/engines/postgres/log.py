@@ -228,7 +228,11 @@ class PostgresLog(PostgresReading, StoredLog):
         self._require_open()
         if self._changed is not None:
             raise HistoryChanged(self._changed)
-        state = self._session.lock()
+        try:
+            state = self._session.lock()
+        except StorageFailed:
+            self.fault = self._session.refused
+            raise
         try:
             with failures():
                 self._follow(self._writer(), state)
