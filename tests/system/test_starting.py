@@ -6,12 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from engramlog.api.client.client import Client, ClientError
 from engramlog.api.node.process.control_file import running_control
-from engramlog.api.node.process.serving import PlainFormatter
+from engramlog.api.node.process.error_log import PlainFormatter
 from tests.worlds.processes import engramlog, environment, serving
 from tests.worlds.waiting import until
+
+PIPE_BYTES = 1 << 16
+PATH_BYTES = 4_000
 
 
 def test_a_busy_port_leaves_no_directory(tmp_path: Path) -> None:
@@ -53,6 +58,29 @@ def test_a_node_serves_although_its_output_goes_to_a_full_disk(tmp_path: Path) -
         node.kill()
     assert node.returncode == 0
     assert "cannot write to stdout: No space left on device" in errors
+
+
+def test_a_node_serves_and_stops_although_nobody_reads_its_stderr(tmp_path: Path) -> None:
+    arguments = ["serve", "--data", str(tmp_path / "data"), "--port", "0", "--no-auth"]
+    node = subprocess.Popen(
+        [sys.executable, "-m", "engramlog", *arguments, "--access-log"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    try:
+        control = until(lambda: running_control(tmp_path / "data"))
+        assert control is not None
+        with Client(control.url) as client:
+            for _ in range(PIPE_BYTES // PATH_BYTES + 10):
+                with suppress(ClientError):  # there is no such route
+                    client.get(f"/healthz/{'x' * PATH_BYTES}")
+            assert client.get("/readyz")["status"] == "ok"
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(30) == 0
+    finally:
+        node.kill()
+        node.communicate()
 
 
 def test_the_end_of_its_terminal_stops_a_node_as_ctrl_c_does(tmp_path: Path) -> None:

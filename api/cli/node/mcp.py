@@ -61,6 +61,9 @@ def register(commands: Subcommands) -> None:
 
 def run_mcp(args: argparse.Namespace) -> int:
     """Serve until the client disconnects (stdio) or a signal comes (http)."""
+    from engramlog.api.node.process.error_log import start_logging
+
+    start_logging("warning", "text")
     url = url_of(args) or URL_DEFAULT
     if args.data_dir is None:
         client_for_url(args, url).close()  # reports faults now, not at the first call

@@ -10,7 +10,8 @@ from engramlog.api.cli.arguments import CommandError, add_data_arguments, key_in
 from engramlog.api.cli.opening import open_node
 from engramlog.api.cli.progress import progress_bar
 from engramlog.api.cli.subcommands import Subcommands
-from engramlog.api.node.process.serving import check_exposure, listen, run, start_logging
+from engramlog.api.node.process.error_log import start_logging
+from engramlog.api.node.process.serving import check_exposure, listen, run
 from engramlog.api.node.replicating import prepare, source_of
 from engramlog.api.settings import Settings
 from engramlog.replay.replication.state import load_state

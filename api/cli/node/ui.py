@@ -38,8 +38,10 @@ def run_ui(args: argparse.Namespace) -> int:
     # Loaded here, because the page of a running node does not need it.
     with loading_modules():
         from engramlog.api.cli.opening import open_node
+        from engramlog.api.node.process.error_log import start_logging
         from engramlog.api.node.process.serving import run
 
+    start_logging("warning", "text")
     # No keys: only this machine has access, and the user who starts it can read the files too.
     settings = settings_of(args, auth_required=False, host="127.0.0.1")
     with closing(open_node(settings, embedding=settings.embedding)) as node:

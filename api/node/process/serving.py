@@ -8,19 +8,14 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
-import json
 import logging
 import os
 import secrets
 import signal
 import socket
-import sys
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from threading import Lock
-from typing import Literal
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
@@ -36,40 +31,9 @@ from engramlog.projections.recall.profile import UnknownProfile, load_profile
 
 START_SECONDS_MAX = 30.0
 PORT_MAX = 65_535
-EACH_PER_MINUTE = 60
-"""Equal records in the error log."""
-KINDS_MAX = 1_000
-"""Different records to count separately per minute; any more count as one."""
 
 _access = logging.getLogger("engramlog.access")
 _log = logging.getLogger(__name__)
-
-
-class Repeated(logging.Filter):
-    """Passes ``EACH_PER_MINUTE`` records per minute of one logger, level and text (before its
-    arguments). The last of them says that more are left out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._minute = -1
-        self._counts: dict[tuple[str, int, str], int] = {}
-        self._lock = Lock()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.name == "engramlog.access":
-            return True  # the operator wants one line per request
-        minute = int(record.created // 60)
-        key = (record.name, record.levelno, str(record.msg))
-        with self._lock:
-            if minute != self._minute:
-                self._minute, self._counts = minute, {}
-            if key not in self._counts and len(self._counts) >= KINDS_MAX:
-                key = ("", 0, "")
-            count = self._counts[key] = self._counts.get(key, 0) + 1
-        if count == EACH_PER_MINUTE:
-            text = record.getMessage()
-            record.msg, record.args = "%s (more like this are left out for a minute)", (text,)
-        return count <= EACH_PER_MINUTE
 
 
 class ServingError(Exception):
@@ -94,59 +58,6 @@ class AccessLogger(AbstractAccessLogger):
                 }
             },
         )
-
-
-class JsonFormatter(logging.Formatter):
-    """Log records as one JSON object per line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, object] = {
-            "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line.update(getattr(record, "fields", {}))
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
-
-
-class PlainFormatter(logging.Formatter):
-    """Log records as lines for people: the time, the level unless it is info, the message."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        fields: dict[str, object] = getattr(record, "fields", {})
-        parts = [f"{name}={value}" for name, value in fields.items() if value is not None]
-        text = " ".join([record.getMessage(), *parts])
-        line = f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {level}{text}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-class CallersFaults(logging.Filter):
-    """Logs malformed bodies in one line, without a traceback, at level info: they are no failure of
-    the node."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        fault = record.exc_info[1] if record.exc_info else None
-        if not isinstance(fault, web.RequestPayloadError):
-            return True
-        record.msg = f"{record.getMessage()}: {' '.join(str(fault).split())}"
-        record.args, record.exc_info = (), None
-        record.levelno, record.levelname = logging.INFO, "INFO"
-        return logging.getLogger(record.name).isEnabledFor(logging.INFO)
-
-
-def start_logging(level: str, form: Literal["auto", "text", "json"]) -> None:
-    """Send log records to stderr: ``auto`` is lines for people on a terminal, else JSON."""
-    logging.getLogger("aiohttp.server").addFilter(CallersFaults())
-    handler = logging.StreamHandler(sys.stderr)
-    plain = form == "text" or (form == "auto" and sys.stderr.isatty())
-    handler.setFormatter(PlainFormatter() if plain else JsonFormatter())
-    handler.addFilter(Repeated())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 def listen(host: str, port: int) -> socket.socket:

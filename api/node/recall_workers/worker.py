@@ -21,6 +21,7 @@ from engramlog.api.answers.chain_proof import FactChains
 from engramlog.api.commands.recall.answering import answered
 from engramlog.api.commands.request_context import ReadingContext
 from engramlog.api.http.errors import ApiError
+from engramlog.api.node.process.error_log import start_logging
 from engramlog.api.node.process.process_tuning import take_short_turns
 from engramlog.api.node.reading_node import ReadingNode
 from engramlog.api.node.recall_workers.follower import LogFollower
@@ -65,6 +66,7 @@ def run(handle: int) -> int:
     if first is None:
         return 0
     settings = Settings(**json.loads(first))
+    start_logging(settings.log_level, settings.log_format)
     complete_struct_types()
     take_short_turns()
     follower = LogFollower(settings.data_dir, settings.embedding, link.vector, settings.log)
@@ -149,6 +151,7 @@ def _take(
             link.send(_answer(follower, service, message))
     except BaseException:
         _log.exception("the recall worker ends")
+        logging.shutdown()  # before the node notices and kills this process
         link.close()
         raise
 

@@ -2,7 +2,7 @@
 
 import logging
 
-from engramlog.api.node.process.serving import EACH_PER_MINUTE, Repeated
+from engramlog.api.node.process.error_log import EACH_PER_MINUTE, Repeated
 
 
 def record(text: str, *args: object, name: str = "n", at: float = 0.0) -> logging.LogRecord:
