@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import question_sets, recall_quality
+from benchmarks.passage_questions import TWO_PASSAGES
 from benchmarks.ranking import auc, found, paired_bootstrap
 from benchmarks.table_questions import TABLES
 
@@ -79,7 +80,7 @@ def test_an_excerpt_is_a_memory_that_knows_only_its_own_turns() -> None:
     "chosen",
     [pytest.param(each, marks=pytest.mark.skipif(
         not each.path.exists(), reason=f"../shared/data/{each.path.name} is not here"
-    ), id=each.name) for each in (*question_sets.SETS, *TABLES)],
+    ), id=each.name) for each in (*question_sets.SETS, TWO_PASSAGES, *TABLES)],
 )  # fmt: skip
 def test_default_finds_more_than_plain_bm25(
     tmp_path: Path, chosen: question_sets.QuestionSet

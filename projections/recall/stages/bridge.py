@@ -29,6 +29,9 @@ LIKE = 0.4
 LETTERS_MIN = 4
 NAMES_MAX = 40
 """The most names of one fact that are searched."""
+NAME_WORDS_MAX = 8
+QUESTION_WORDS_MAX = 32
+"""The most words of a question that are tried as names."""
 
 _NAME = re.compile(
     r"[A-Z][\w'\u2019&-]*"
@@ -46,24 +49,23 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
     """Facts outside conversations that hold such a name, ascending by slot. Raises StageDisabled:
-    no best hit outside a conversation brings up a name that others hold."""
+    neither a best hit outside a conversation nor the question brings up a name that others hold."""
     found: dict[int, tuple[float, str]] = {}
-    lent = list(_lent(survey, parameters, earlier))
-    likeness = _likeness(earlier)
+    lent = [*_lent_by_hits(survey, parameters, earlier), *_lent_by_question(survey, parameters)]
     held = distinct(np.concatenate([np.empty(0, dtype=np.int32), *(each.held for each in lent)]))
     alone = held[_alone(survey, held)]
     for each in lent:
         holders = each.held[among(each.held, alone)]
         for holder in holders.tolist():
-            score = likeness * each.relative / float(np.sqrt(len(holders)))
-            found[holder] = max(found.get(holder, (0.0, "")), (score, each.name))
+            score = each.share / float(np.sqrt(len(holders)))
+            found[holder] = max(found.get(holder, (0.0, "")), (score, each.reason))
     if not found:
-        raise StageDisabled("the best facts bring up no name that others hold")
+        raise StageDisabled("neither question nor best facts bring up a name that others hold")
     slots: I32 = np.array(sorted(found), dtype=np.int32)
     scores: F64 = np.array([found[slot][0] for slot in slots.tolist()])
 
     def why(chosen: I32) -> list[list[str]]:
-        return [[f"bridge: holds {found[slot][1]}, as a better hit"] for slot in chosen.tolist()]
+        return [[f"bridge: holds {found[slot][1]}"] for slot in chosen.tolist()]
 
     hops = np.zeros(len(slots), dtype=np.int32)
     return Candidates(slots, scores, hops, why, ages=survey.view.ages, whole=1.0)
@@ -78,26 +80,58 @@ def _likeness(earlier: Mapping[str, Candidates]) -> float:
 
 
 class _Lent(Struct, frozen=True):
-    """A name of a hit with a ``relative`` score, and the other survivors that hold it."""
+    """The survivors to which a name leads: its ``share`` of the highest score, and why."""
 
-    relative: float
-    name: str
+    share: float
+    reason: str
     held: I32
 
 
-def _lent(
+def _lent_by_hits(
     survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]
 ) -> Iterator[_Lent]:
     """The names that the best hits bring up and few others hold."""
-    view = survey.view
+    view, likeness = survey.view, _likeness(earlier)
     asked = set(view.tokenize(survey.request.query))
     for slot, relative in _best_hits(survey, parameters.facts, earlier):
         for name in _names(view.value_text_of(slot)):
             terms = set(view.tokenize(name))
-            if terms and not terms <= asked:
+            if not terms <= asked:
                 held = _holders(survey, terms)
                 if 1 < len(held) <= parameters.holders_max + 1:
-                    yield _Lent(relative, name, held[held != slot])
+                    reason = f"{name}, as a better hit"
+                    yield _Lent(likeness * relative, reason, held[held != slot])
+
+
+def _lent_by_question(survey: Survey, parameters: Parameters) -> list[_Lent]:
+    """The names that few survivors hold, of a question with several names."""
+    held = dict(_names_of_question(survey))
+    if len(held) == 1:
+        return []
+    return [
+        _Lent(1.0, f"{name}, as the question", slots)
+        for name, slots in held.items()
+        if len(slots) <= parameters.holders_max
+    ]
+
+
+def _names_of_question(survey: Survey) -> Iterator[tuple[str, I32]]:
+    """The longest parts of the question's capitalised phrases that survivors hold; none has an
+    "and", which rather joins two names."""
+    left = QUESTION_WORDS_MAX
+    for phrase in " and ".join(_names(survey.request.query)).split(" and "):
+        words = phrase.split()[:left]
+        left -= len(words)
+        while words:
+            count = 0
+            for count in range(min(len(words), NAME_WORDS_MAX), 0, -1):
+                if STOP_WORDS.isdisjoint((words[0].casefold(), words[count - 1].casefold())):
+                    name = " ".join(words[:count])
+                    held = _holders(survey, set(survey.view.tokenize(name)))
+                    if len(held):
+                        yield name, held
+                        break
+            words = words[count:]
 
 
 def _best_hits(
@@ -140,11 +174,13 @@ def _names(text: str) -> list[str]:
 
 
 def _holders(survey: Survey, terms: set[str]) -> I32:
-    """The survivors that hold all terms, ascending."""
+    """The survivors that hold all terms, ascending; none if there are no terms."""
+    if not terms:
+        return np.empty(0, dtype=np.int32)
     held, *others = sorted((survey.view.postings(term)[0] for term in sorted(terms)), key=len)
     held = held[survey.survivor_mask[held]]
     for slots in others:
-        if len(held) <= 1:
+        if not len(held):
             break
         held = held[among(held, slots)]
     return held

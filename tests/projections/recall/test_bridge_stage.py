@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engramlog.projections.arrays import I32
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall.answer import RecallAnswer
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.pipeline import recall
 from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
+from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages import bridge
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from tests.worlds.recall_world import NOW_US, World, reader, survey_of, user
@@ -78,6 +80,39 @@ def test_a_name_in_the_question_or_in_many_facts_leads_nowhere() -> None:
         hops(films(), {0: 1.0}, "What did Michael Mann direct?")
     with pytest.raises(StageDisabled):
         hops(films(), {0: 1.0}, holders_max=1)
+
+
+def test_each_name_of_a_question_with_several_leads_to_the_facts_that_hold_it() -> None:
+    world = films()
+    found = hops(world, {}, "Are Michael Mann and Tea the same?")
+    assert dict(zip(found.slots.tolist(), found.scores.tolist(), strict=True)) == pytest.approx(
+        {0: 1 / math.sqrt(3), 1: 1 / math.sqrt(3), 2: 1 / math.sqrt(3), 3: 1.0}
+    )
+    assert found.why(np.array([1], dtype=np.int32)) == [
+        ["bridge: holds Michael Mann, as the question"]
+    ]
+
+
+def test_a_fact_that_holds_both_names_does_not_hide_those_that_hold_one() -> None:
+    world = films()
+    passage(world, "both", "Michael Mann met Ada Mill.")  # 4
+    passage(world, "ada", "Ada Mill lived in Rome.")  # 5
+    found = hops(world, {}, "Where did Michael Mann and Ada Mill meet?", holders_max=4)
+    assert found.slots.tolist() == [0, 1, 2, 4, 5]
+
+
+def test_of_a_long_question_few_words_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    holders = bridge._holders
+
+    def counted(survey: Survey, terms: set[str]) -> I32:
+        tried.append(len(terms))
+        return holders(survey, terms)
+
+    monkeypatch.setattr(bridge, "_holders", counted)
+    with pytest.raises(StageDisabled):
+        hops(films(), {}, " ".join(f"Word{n}" for n in range(5_000)))
+    assert 0 < len(tried) <= 8 * 32
 
 
 def test_facts_of_a_conversation_are_no_ends_of_a_bridge() -> None:
