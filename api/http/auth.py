@@ -48,7 +48,7 @@ class Caller(Struct, frozen=True):
 
     @property
     def queued_as(self) -> str:
-        """The principal in whose turn the request gets a thread: tokens share their issuer's."""
+        """In whose turn the request gets a thread or a job: tokens share their issuer's."""
         return self.issuer or self.authorization.principal
 
 

@@ -201,7 +201,7 @@ class Call(RequestContext):
             return answer(await work())
         later, ceiling = partial(settled, work), self.authorization.ceiling
         job = self.service.jobs.begin(
-            kind, self.credential(), self.caller.principal, later, ceiling
+            kind, self.credential(), self.caller.queued_as, later, ceiling
         )
         return answer(accepted(job, facts), 202)
 

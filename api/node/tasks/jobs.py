@@ -182,10 +182,11 @@ class RequestJobs:
             await job.run(work(), self._now_s)
 
     def _forget(self) -> None:
+        """Jobs that have not ended count until they do, even if their result is for no one."""
         before = self._now_s() - KEPT_S
         for name, job in list(self._jobs.items()):
             hidden = job.hidings != self._hidings_from(job.ceiling)
-            if hidden or (job.ended_s is not None and job.ended_s < before):
+            if job.ended_s is not None and (hidden or job.ended_s < before):
                 del self._jobs[name]
 
     def _hidings_from(self, ceiling: int) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from msgspec import to_builtins
 from engramlog.api.http.errors import ApiError
 from engramlog.api.node.tasks.jobs import KEPT_S, Job, RequestJobs
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
+from tests.worlds.samples import erased, open_log
 from tests.worlds.waiting import until
 
 Serve = Callable[..., LiveNode]
@@ -267,5 +269,26 @@ def test_a_caller_delays_others_by_eight_jobs_at_most(monkeypatch: pytest.Monkey
         assert jobs.get(str(ended[3].job_id), "lint", b"me").status == "done"
         assert jobs.get(str(other.job_id), "lint", b"other").status == "done"
         await jobs.stop()
+
+    asyncio.run(story())
+
+
+def test_waiting_jobs_count_although_facts_were_erased_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engramlog.api.node.tasks.jobs.WAITING_EACH_MAX", 1)
+
+    async def story() -> None:
+        jobs, gate = RequestJobs(), asyncio.Event()
+        waiting = jobs.begin("lint", b"me", "agent:me", gate.wait)
+        with open_log(tmp_path / "log.db") as log:
+            jobs.committed(log.append([erased()]).events)
+        with pytest.raises(ApiError) as refused:
+            jobs.begin("lint", b"me", "agent:me", gate.wait)
+        assert refused.value.status == 503
+        gate.set()
+        await asyncio.sleep(0.01)
+        with pytest.raises(ApiError, match="job"):
+            jobs.get(str(waiting.job_id), "lint", b"me")
 
     asyncio.run(story())

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
+from engramlog.api.routes.facts.scopes import LintReport
 from engramlog.api.routes.table import ROUTES
 from engramlog.eventlog.clock import FixedClock
 from engramlog.projections.rights.capability_grant import Grant
@@ -21,6 +23,7 @@ from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 ALICE = "stigmem://acme.example/user/alice"
 AL = "stigmem://acme.example/user/al"
+LINT = {"scope": "company", "checks": ["contradiction"]}
 HOUR_US = 3_600_000_000
 START_US = 1_760_000_000_000_000
 
@@ -404,6 +407,28 @@ def test_holders_use_up_their_issuers_quota(serve: Callable[..., LiveNode]) -> N
     reads = [limited.call("GET", "/v1/facts", key=held[n % 2]).status_code for n in range(4)]
     assert reads.count(429) >= 1
     assert limited.call("GET", "/v1/facts", key=ops).status_code == 429
+
+
+def test_holders_share_the_jobs_of_their_issuer(
+    serve: Callable[..., LiveNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = Event()
+
+    def wait(*_: object) -> LintReport:
+        ended.wait()
+        return LintReport([], "", "company", (), 0, False)
+
+    monkeypatch.setattr("engramlog.api.routes.facts.scopes._report", wait)
+    monkeypatch.setattr("engramlog.api.node.tasks.jobs.WAITING_EACH_MAX", 1)
+    busy = serve(auth_required=True, job_facts_min=0)
+    busy.state(key=busy.mint("write", entity="agent:writer"))
+    ops, ann = busy.mint("read", entity="agent:ops"), busy.mint("read", entity="agent:ann")
+    asking = (token(busy, ops), token(busy, ops), ops, ann)
+    try:
+        asked = [busy.call("POST", "/v1/lint", key=key, json=LINT).status_code for key in asking]
+    finally:
+        ended.set()
+    assert asked == [202, 503, 503, 202]
 
 
 def test_tokens_are_listed_in_pages_newest_first(node: LiveNode, ops: str) -> None:
