@@ -13,7 +13,7 @@ from engramlog.projections.embedding.errors import EmbeddingError
 from engramlog.projections.embedding.recipe import Space, composed
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.vectors.card_vectors import CardVectors
-from engramlog.projections.embedding.worker import WorkerStatus
+from engramlog.projections.embedding.worker_status import WorkerStatus
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
 from engramlog.replay.fork import Scratch

@@ -21,7 +21,7 @@ from engramlog.projections.embedding.service import CACHE_FILE, Embeddings
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vectors.blocks import remove_blocks
 from engramlog.projections.embedding.vectors.card_vectors import CardVectors
-from engramlog.projections.embedding.worker import WorkerStatus
+from engramlog.projections.embedding.worker_status import WorkerStatus
 from engramlog.projections.image.reader import Reader
 
 Progress = Callable[[int, int], None]

@@ -18,7 +18,7 @@ from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks, blocks_folder
 from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
-from engramlog.projections.embedding.vectors.loading import load_vectors
+from engramlog.projections.embedding.vectors.loading import load_from_files, load_vectors
 from engramlog.projections.embedding.vectors.vec_facts import KeptVecFacts
 from engramlog.projections.embedding.vectors.vector_file import VectorFile, search_file
 from engramlog.projections.image.reader import Reader
@@ -66,13 +66,15 @@ class FollowedEmbeddings(CurrentEmbeddings):
         searched = VectorFile(search_file(file), space.stored_dimensions, memory)
         vectors = BoundedVectors(searched, lambda: reader.pin().from_position, memory)
         table, blocks = KeptVecFacts(file, space), VectorBlocks(blocks_folder(file), space, log)
-        for _ in load_vectors(vectors, blocks, table, reader.pin(), reader.slot_of):
-            pass  # the other process removes what is unknown here
+        view, least = reader.pin(), settings.min_confidence
+        if not load_from_files(vectors, blocks, table, reader, view, least):
+            for _ in load_vectors(vectors, table, view, reader.slot_of):
+                pass  # the other process removes what is unknown here
         table.close()
         choice.provider.close()
         embedder = _Asking(NoProvider(), space, choice.card)
         embedder.ask = ask
-        return cls(space, Semantics(embedder, vectors, settings.min_confidence), vectors)
+        return cls(space, Semantics(embedder, vectors, least), vectors)
 
     @property
     def space(self) -> Space | None:

@@ -72,7 +72,7 @@ class Embeddings:
         self.worker.start()
         cards = CardVectors(self.embedder, self._table)
         self.semantics = Semantics(
-            self.embedder, self._vectors, min_confidence, cards, self.worker.wait_until_loaded
+            self.embedder, self._vectors, min_confidence, cards, self.worker.wait_until_usable
         )
         self._closed = False
 

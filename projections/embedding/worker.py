@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from itertools import islice
 
 import numpy as np
-from msgspec import Struct
 
 from engramlog.eventlog.errors import StorageError, StorageFailed
 from engramlog.eventlog.log import EventLog
@@ -30,11 +29,11 @@ from engramlog.projections.embedding.recipe import composed
 from engramlog.projections.embedding.retrying import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Retrying
 from engramlog.projections.embedding.vectors.blocks import VectorBlocks
 from engramlog.projections.embedding.vectors.bounded_vectors import BoundedVectors
-from engramlog.projections.embedding.vectors.loading import load_vectors
+from engramlog.projections.embedding.vectors.loading import living, load_from_files, load_vectors
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts, VectorsDamaged
+from engramlog.projections.embedding.worker_status import WorkerStatus
 from engramlog.projections.image.reader import Reader
 from engramlog.projections.image.view import View, everything
-from engramlog.projections.moment import LIVE, Moment
 from engramlog.projections.tables.facts.fact_rows import SaidRow
 from engramlog.projections.tables.storage_faults import MACHINE_FAULTS
 
@@ -46,28 +45,6 @@ GATHER_SECONDS = 0.05
 by one, each takes three transactions."""
 
 _log = logging.getLogger(__name__)
-
-
-class WorkerStatus(Struct, frozen=True):
-    """The worker's state.
-
-    Attributes:
-        position: every fact recorded up to here has its vector, if it needs one.
-        lag: how many positions the log is ahead of that.
-        waiting: facts that wait for a vector.
-        skipped: facts that the provider refuses to embed; retried at the next start.
-        vectors: facts with a vector in the table.
-        memory_bytes: vectors in this process's memory.
-        error: why it is stuck, or None.
-    """
-
-    position: int
-    lag: int
-    waiting: int
-    skipped: int
-    vectors: int
-    memory_bytes: int
-    error: str | None
 
 
 class EmbeddingWorker:
@@ -102,6 +79,8 @@ class EmbeddingWorker:
         self._stored: Bool = np.zeros(1024, dtype=np.bool_)
         self._seen = 0
         self._seen_position = 0
+        self._reached = 0
+        self._usable = False
         # Only the worker's thread uses these.
         self._past_from = 0
         self._begun: View | None = None
@@ -119,7 +98,7 @@ class EmbeddingWorker:
         """The current state."""
         head = self._log.head().position
         with self._condition:
-            position = self._position()
+            position = self._reached
             return WorkerStatus(
                 position=position,
                 lag=max(0, head - position),
@@ -137,12 +116,19 @@ class EmbeddingWorker:
 
     def wait_until_loaded(self, timeout_seconds: float | None = None) -> None:
         """Wait at most that long for ``loaded``, for what prevents it, or for ``close``."""
-        if not self.loaded:
-            self._wait_for(lambda: self.loaded or self._retrying.error is not None, timeout_seconds)
+        self._wait_while_loading(lambda: self.loaded, timeout_seconds)
+
+    def wait_until_usable(self, timeout_seconds: float) -> None:
+        """As ``wait_until_loaded``, but only until questions have all vectors of living facts."""
+        self._wait_while_loading(lambda: self.loaded or self._usable, timeout_seconds)
+
+    def _wait_while_loading(self, done: Callable[[], bool], timeout_seconds: float | None) -> None:
+        if not done():
+            self._wait_for(lambda: done() or self._retrying.error is not None, timeout_seconds)
 
     def wait(self, position: int, timeout_seconds: float) -> bool:
         """Whether everything up to ``position`` has its vector; waits at most that long."""
-        return self._wait_for(lambda: self._position() >= position, timeout_seconds)
+        return self._wait_for(lambda: self._reached >= position, timeout_seconds)
 
     def _wait_for(self, reached: Callable[[], bool], timeout_seconds: float | None) -> bool:
         """Whether ``reached`` becomes true in time; meanwhile the worker does not rest."""
@@ -207,6 +193,7 @@ class EmbeddingWorker:
     def _begin_again(self) -> None:
         """Start with an empty table; the cache has most vectors."""
         self._table.remake()
+        self._usable = False
         self._vectors.leave_file()
         with self._condition:
             self._stored[:] = False
@@ -229,10 +216,12 @@ class EmbeddingWorker:
     def _load(self, view: View) -> None:
         """Load the stored vectors into memory; delete rows of facts unknown to the node."""
         self._grow_columns(view.count)
+        self._usable = load_from_files(
+            self._vectors, self._blocks, self._table, self._reader, view, self._min_confidence
+        )
+        self._announce_progress()
         unknown: list[str] = []
-        for ids, slots in load_vectors(
-            self._vectors, self._blocks, self._table, view, self._reader.slot_of
-        ):
+        for ids, slots in load_vectors(self._vectors, self._table, view, self._reader.slot_of):
             known = slots >= 0
             unknown += [ids[n] for n in np.flatnonzero(~known).tolist()]
             self._stored[slots[known]] = True
@@ -294,18 +283,17 @@ class EmbeddingWorker:
 
     def _compare(self, view: View, slots: I32) -> None:
         """Delete vectors of facts that ended or faded; queue facts that need one."""
-        confidence = view.confidence(slots, Moment(view.position, 0))
-        living = (confidence > self._min_confidence) & (view.to_position[slots] == LIVE)
+        alive = living(view, slots, self._min_confidence)
         self._grow_columns(view.count)
         stored = self._stored[slots]
-        gone = slots[~living & stored]
+        gone = slots[~alive & stored]
         if len(gone):
             self._table.write(ended=[row.id for row in self._rows(view, gone)])
         with self._condition:
             self._stored[gone] = False
-            for slot in slots[~living].tolist():
+            for slot in slots[~alive].tolist():
                 self._waiting.pop(slot, None)
-            wanted = slots[living & ~stored].tolist()
+            wanted = slots[alive & ~stored].tolist()
             self._waiting.update(dict.fromkeys(s for s in wanted if s not in self._skipped))
             self._seen, self._seen_position = view.count, view.position
         self._announce_progress()
@@ -316,8 +304,10 @@ class EmbeddingWorker:
             self._stored = np.concatenate([self._stored, room])
 
     def _announce_progress(self) -> None:
-        """Wake waiting callers."""
+        """Wake waiting callers. To find the first waiting fact reads all waiting ones, so it is
+        done here for every caller."""
         with self._condition:
+            self._reached = self._position()
             self._condition.notify_all()
 
     def _embed_waiting(self) -> None:

@@ -16,6 +16,7 @@ from engramlog.projections.embedding.following import FollowedEmbeddings
 from engramlog.projections.embedding.recipe import Space, vectors_file
 from engramlog.projections.embedding.settings import EmbeddingSettings
 from engramlog.projections.embedding.vectors.loading import load_vectors
+from engramlog.projections.embedding.vectors.vec_facts import KeptVecFacts
 from tests.worlds.histories import asserted
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.provider_double import DIMENSIONS
@@ -307,7 +308,9 @@ def test_another_model_than_the_pinned_one_refuses_to_start(
     assert len(ollama.requests) == asked
 
 
-def test_a_recall_worker_reads_vectors_from_the_nodes_file(ollama: Server, tmp_path: Path) -> None:
+def test_a_recall_worker_reads_vectors_from_the_nodes_file(
+    ollama: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = EmbeddingSettings(url=ollama.url, memory_bytes=1)
     node = Node.open(tmp_path, embedding=settings)
     embeddings = node.embeddings
@@ -319,9 +322,11 @@ def test_a_recall_worker_reads_vectors_from_the_nodes_file(ollama: Server, tmp_p
     mine = embeddings.semantics
     assert mine is not None
     until(lambda: bool(mine.vectors.present(slots).all()))
-    followed = FollowedEmbeddings.following(
-        tmp_path, node.log, node.reader, settings, node.pinned_space(), ask=mine.query
-    )
+    with monkeypatch.context() as context:
+        context.delattr(KeptVecFacts, "id_pages")  # nothing is left to look up
+        followed = FollowedEmbeddings.following(
+            tmp_path, node.log, node.reader, settings, node.pinned_space(), ask=mine.query
+        )
     assert followed._vectors is not None
     assert (followed._vectors.in_file, len(followed._vectors)) == (True, 3)
     assert followed.semantics is not None

@@ -23,6 +23,7 @@ from engramlog.projections.embedding.recipe import Space, composed, vectors_file
 from engramlog.projections.embedding.service import Embeddings
 from engramlog.projections.embedding.vectors import blocks as blocks_module
 from engramlog.projections.embedding.vectors import in_memory as vectors_module
+from engramlog.projections.embedding.vectors import loading
 from engramlog.projections.embedding.vectors.vec_facts import VecFacts, VectorsDamaged
 from engramlog.projections.embedding.vectors.vector_file import KeptVectorFile
 from engramlog.projections.tables.declared.policies import pinned_model
@@ -131,6 +132,72 @@ def test_it_starts_from_blocks_and_takes_the_rest_from_the_table(
     stage.node.write(EraseFacts(erasure_id="e", fact_ids=(facts[2],)))
     stage.embeddings.purge(stage.node.log.head().position, {facts[2]}, [])
     assert list(blocks.iterdir()) == []
+
+
+def test_questions_wait_for_the_vectors_not_for_the_comparison_of_all_ids(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (vectors_module, blocks_module):
+        monkeypatch.setattr(module, "BLOCK_SLOTS", 4)
+    facts = [stage.say(f"says {number}") for number in range(6)]
+    stage.settled()
+    stage.embeddings.write_blocks()
+    compared = Event()
+
+    def slow(*given: Any) -> Any:
+        assert compared.wait(SECONDS_MAX)
+        yield from loading.load_vectors(*given)
+
+    monkeypatch.setattr(worker, "load_vectors", slow)
+    stage.restart()
+    stage.embeddings.worker.wait_until_usable(SECONDS_MAX)
+    assert not stage.embeddings.worker.loaded
+    assert all(map(stage.has_vector, facts))
+    compared.set()
+    assert stage.settled() == sorted(facts)
+
+
+def test_without_files_questions_wait_for_the_table(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = [stage.say(f"says {number}") for number in range(6)]
+    stage.settled()
+    asked = Event()
+
+    def slow(*given: Any) -> Any:
+        assert asked.wait(SECONDS_MAX)
+        yield from loading.load_vectors(*given)
+
+    monkeypatch.setattr(worker, "load_vectors", slow)
+    stage.restart()
+    stage.embeddings.worker.wait_until_usable(0.0)
+    assert not any(map(stage.has_vector, facts))
+    asked.set()
+    stage.embeddings.worker.wait_until_usable(SECONDS_MAX)
+    assert all(map(stage.has_vector, facts))
+
+
+class CountedReads(dict[int, None]):
+    """Waiting facts; counts how often all are gone through."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.reads += 1
+        return super().__iter__()
+
+
+def test_callers_that_wait_do_not_go_through_all_waiting_facts(stage: Stage) -> None:
+    stage.provider.gate.clear()
+    stage.say("waits")
+    assert stage.provider.asked.wait(SECONDS_MAX)
+    embedding = stage.embeddings.worker
+    waiting = embedding._waiting = CountedReads(embedding._waiting)
+    for _ in range(20):
+        assert embedding.status().lag == 1
+        assert not embedding.wait(stage.node.log.head().position, 0.0)
+    stage.provider.gate.set()
+    assert waiting.reads < 20
 
 
 def test_vectors_beyond_the_budget_lie_in_a_file_from_start_to_erasure(stage: Stage) -> None:
