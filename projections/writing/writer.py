@@ -252,10 +252,11 @@ class Writer(CatchesUp):
                     self._write(group)
                 if self.image.tail.patience() == 0:
                     self._follow_log()
+                if after is not None and after is not _STOP:
+                    after()
+                    after = None
             if after is _STOP:
                 return
-            if after is not None:
-                after()
 
     def _next(self) -> Submission | Callable[[], None] | None:
         """The next queued item; while the queue is empty, the tables follow the log, again if they

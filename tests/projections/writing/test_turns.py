@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,7 +69,8 @@ def test_every_submission_is_written_once_in_its_callers_order(
         assert len(group) == 1 or sum(len(each.commands) for each in group) <= GROUP_COMMANDS_MAX
 
 
-def test_a_small_write_waits_for_one_large_one_at_most(node: Node) -> None:
+@pytest.mark.parametrize("also", [False, True], ids=["alone", "after exclusive work"])
+def test_a_small_write_waits_for_one_large_one_at_most(node: Node, also: bool) -> None:
     free, answered = threading.Event(), list[str]()
     node.writer.exclusive(free.wait)
 
@@ -80,11 +82,14 @@ def test_a_small_write_waits_for_one_large_one_at_most(node: Node) -> None:
         return submission
 
     taken = [take(f"large {n}", "agent:busy", LARGE) for n in range(3)]
+    if also:
+        node.writer.exclusive(lambda: answered.append("exclusive"))
     taken.append(take("small", "agent:ann", 1))
     taken.append(take("last", "agent:busy", 1))
-    assert node.writer.waiting == 5
+    assert node.writer.waiting == 5 + also
     free.set()
     for each in taken:
         assert len(each.answer.result(60).outcomes) == len(each.commands)
-    assert answered == ["small", "large 0", "large 1", "large 2", "last"]
+    early = ["large 0", "exclusive", "small"] if also else ["small", "large 0"]
+    assert answered == [*early, "large 1", "large 2", "last"]
     assert node.writer.waiting == 0
