@@ -43,8 +43,8 @@ def load_from_files(
     if len(lacking) > FEW:
         return False
     if len(lacking):
-        ids = [row.id for row in reader.said(view.from_position[lacking].tolist())]
-        _take(ids, vectors, table, view, reader.slot_of)
+        positions: list[int] = view.from_position[lacking].tolist()
+        _take([row.id for row in reader.said(positions)], vectors, table, view, reader.slot_of)
     return True
 
 
@@ -68,7 +68,8 @@ def load_vectors(
         known = np.flatnonzero(slots >= 0)
         lacking = known[~vectors.present(slots[known])]
         if len(lacking):
-            _take([ids[n] for n in lacking.tolist()], vectors, table, view, slot_of)
+            wanted: list[int] = lacking.tolist()
+            _take([ids[n] for n in wanted], vectors, table, view, slot_of)
         yield ids, slots
 
 
