@@ -79,6 +79,8 @@ class WorkerProcess:
     def end(self) -> None:
         """Close the socket, which ends the process; kill it if that does not. Idempotent."""
         self.ready = False
+        for bringing in self._bringing:
+            bringing.cancel()
         if self._writer is not None:
             with contextlib.suppress(OSError):
                 self._writer.close()
