@@ -3,7 +3,8 @@
     log.db           the event log, the only truth
     projections.db   views of it; may be deleted
     identity/        the signing key (see ``identity``) and ``place.json``
-    lock             held with ``flock`` while a process writes; names its pid
+    lock             held with ``flock`` while a process writes, as is the directory itself, which
+                     a person cannot remove by mistake; names its pid
 
 Two nodes with one identity would write two histories under one name, so a copied directory
 is refused. A copy has another inode of the key file; moving or renaming the directory within
@@ -16,7 +17,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 from weakref import WeakSet
 
 import msgspec
@@ -101,9 +102,9 @@ class DataDirectory:
 class HeldDirectory(DataDirectory):
     """A data directory that this process holds: code that writes into one asks for this type."""
 
-    def __init__(self, path: Path, identity: Identity, lock: int) -> None:
+    def __init__(self, path: Path, identity: Identity, locks: "_Locks") -> None:
         super().__init__(path, identity)
-        self._lock: int | None = lock
+        self._locks = locks
         _held.add(self)
 
     @classmethod
@@ -114,7 +115,7 @@ class HeldDirectory(DataDirectory):
         DataDirectoryError: it does not exist, cannot be written, or is a backup."""
         _refuse_backup(path)
         _refuse_path(path)
-        lock = _take_lock(path, create)
+        locks = _take_locks(path, create)
         try:
             folder = path / "identity"
             if folder.exists():
@@ -124,9 +125,9 @@ class HeldDirectory(DataDirectory):
                 identity = _create_identity(path, clock or SystemClock())
             remember_place(path)
         except BaseException:
-            _release(lock)
+            _release(locks)
             raise
-        return cls(path, identity, lock)
+        return cls(path, identity, locks)
 
     def begin_copying(self) -> None:
         """Mark the log as an incomplete copy."""
@@ -139,42 +140,41 @@ class HeldDirectory(DataDirectory):
 
     def close(self) -> None:
         """Release the directory. Idempotent."""
-        if self._lock is not None:
-            _release(self._lock)
-            self._lock = None
+        _release(self._locks)
+        self._locks = ()
 
     def leave_to_parent(self) -> None:
-        """Close a forked child's descriptor of the lock, which the parent still holds."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        """Close a forked child's descriptors of the locks, which the parent still holds."""
+        for each in self._locks:
+            os.close(each)
+        self._locks = ()
 
     @classmethod
     def accept_copy(cls, path: Path) -> Identity:
         """Continue as the same node from a copy, in the next epoch. Only right when the original is
         lost: its events after the copy was made are lost unless peers hold them. They keep their
         streams (the old epoch), and new events cannot be confused with them. Raises as ``open``."""
-        lock = _take_lock(path, create=False)
+        locks = _take_locks(path, create=False)
         try:
             identity = Identity.load(path / "identity")
             identity.start_epoch(identity.epoch + 1, "copied")
             remember_place(path)
         finally:
-            _release(lock)
+            _release(locks)
         return identity
 
     @classmethod
     def new_identity(cls, path: Path) -> Identity:
         """Make the copy an independent node: another id, epoch 1, the same memory so far. Renames
         the copied keys to ``identity.replaced-N``. Raises as ``open``."""
-        lock = _take_lock(path, create=False)
+        locks = _take_locks(path, create=False)
         try:
             number = len(list(path.glob("identity.replaced-*"))) + 1
             (path / "identity").rename(path / f"identity.replaced-{number}")
             identity = _create_identity(path, SystemClock())
             remember_place(path)
         finally:
-            _release(lock)
+            _release(locks)
         return identity
 
 
@@ -297,8 +297,11 @@ def _keep_private(path: Path) -> None:
             path.chmod(0o700)
 
 
-def _take_lock(path: Path, create: bool) -> int:
-    """The locked descriptor of the lock file, with our pid in it."""
+_Locks: TypeAlias = tuple[int, ...]
+"""Locked descriptors: of the lock file, with our pid in it, and of the directory."""
+
+
+def _take_locks(path: Path, create: bool) -> _Locks:
     if not create and not is_data_directory(path):
         raise DataDirectoryError(no_data_directory(path))
     try:
@@ -313,20 +316,34 @@ def _take_lock(path: Path, create: bool) -> int:
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as fault:
         raise DataDirectoryError(f"cannot write in {path}: {fault}") from fault
+    folder = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock_folder(folder)
     except OSError as fault:
         holder = os.read(lock, 32).partition(b"\n")[0].decode("ascii", "replace") or "unknown"
         os.close(lock)
+        os.close(folder)
         own = " (this one)" if holder == str(os.getpid()) else ""
         raise DirectoryLocked(f"{path} is in use by the process with pid {holder}{own}") from fault
     pid = f"{os.getpid()}\n".encode("ascii")
     os.pwrite(lock, pid, 0)  # over the last one's: a full disk has no room for another block
     os.ftruncate(lock, len(pid))
-    return lock
+    return lock, folder
 
 
-def _release(lock: int) -> None:
-    """Unlock, even while a child that forks or starts has a descriptor of the lock, too."""
-    fcntl.flock(lock, fcntl.LOCK_UN)
-    os.close(lock)
+def _lock_folder(folder: int) -> None:
+    """Raises OSError if another process holds it. Some network file systems lock no directories."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
+
+
+def _release(locks: _Locks) -> None:
+    """Unlock, even while a child that forks or starts has a descriptor of a lock, too."""
+    for each in reversed(locks):
+        fcntl.flock(each, fcntl.LOCK_UN)
+        os.close(each)

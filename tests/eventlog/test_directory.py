@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,16 @@ def test_a_second_process_is_refused_with_the_holders_pid(data: Path) -> None:
             HeldDirectory.open(data)
         assert DataDirectory.inspect(data).identity.epoch == 1
         holder.stdin.close()
+    HeldDirectory.open(data).close()
+
+
+def test_a_second_process_is_refused_although_the_lock_file_was_removed(data: Path) -> None:
+    with closing(HeldDirectory.open(data)):
+        (data / "lock").unlink()
+        with pytest.raises(DirectoryLocked, match="is in use"):
+            HeldDirectory.open(data)
+        with pytest.raises(DirectoryLocked, match="is in use"):  # its own file is no lock
+            HeldDirectory.open(data)
     HeldDirectory.open(data).close()
 
 

@@ -46,7 +46,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def copies_in(path: Path, node: Node) -> Snapshots:
-    return Snapshots(HeldDirectory(path, node.identity, -1))
+    return Snapshots(HeldDirectory(path, node.identity, ()))
 
 
 def taken(node: Node, position: int) -> tuple[Snapshot, bytes]:
