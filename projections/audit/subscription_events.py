@@ -4,7 +4,7 @@ A notice is a function of the event, the subscription and the readable facts: hi
 notice, no gap and no count.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from uuid import UUID, uuid5
 
 import numpy as np
@@ -74,6 +74,18 @@ def notices_of(
     return found
 
 
+def facts_touched(event: Recorded) -> Sequence[str] | None:
+    """The ids of all facts that an event's notices may be about, for any reader; None: any fact."""
+    payload = event.payload
+    if isinstance(payload, FactAsserted):
+        return (fact_id(event),)
+    if isinstance(payload, FactRetracted | FactDenied):
+        return payload.fact_ids
+    if isinstance(payload, ConflictResolved):
+        return (payload.winner_id,)
+    return None if isinstance(payload, DecaySwept) else ()
+
+
 def _is_subscribed(view: View, slot: int, subscription: SubscriptionRow) -> bool:
     if subscription.target_kind == "scope":
         return SCOPES[int(view.scope[slot])] == subscription.target
@@ -83,7 +95,7 @@ def _is_subscribed(view: View, slot: int, subscription: SubscriptionRow) -> bool
 def _changes_in(
     event: Recorded, view: View, rights: Authorization
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """(type, slot, detail) of each change to a readable fact."""
+    """(type, slot, detail) of each change to a readable fact, one of ``facts_touched``."""
     payload = event.payload
     if isinstance(payload, FactAsserted):
         for slot in readable_of(view, rights, [fact_id(event)]).values():

@@ -6,6 +6,8 @@ which another node continues: a promoted replica, or the next to lead over a sha
 import asyncio
 import logging
 import random
+from collections.abc import Awaitable, Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -24,6 +26,7 @@ from engramlog.api.client.webhook_addresses import PublicResolver, address_fault
 from engramlog.api.http.state.commit_watch import CommitWatch
 from engramlog.api.node.node import Node
 from engramlog.api.node.tasks.task import LoopTask, TaskStatus
+from engramlog.api.node.tasks.touched_targets import TouchedTargets, touched_after
 from engramlog.api.settings import Settings
 from engramlog.eventlog.kinds import WebhookProgress, WebhooksDelivered
 from engramlog.projections.audit.subscription_events import Notice
@@ -51,6 +54,8 @@ again."""
 RETRY_SECONDS = 30.0
 """Delay after a fault of this node."""
 GONE = 410
+READING = "the log"
+"""The child that reads for all."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +70,7 @@ class WebhookDelivery(LoopTask):
         self._opened: DeliveryLedger | None = None
         self._unnoted: dict[str, int] = {}
         """The position of the last delivery since the last note in the log, by subscription."""
+        self._targets = TouchedTargets(0)
 
     @property
     def ledger(self) -> DeliveryLedger:
@@ -78,10 +84,17 @@ class WebhookDelivery(LoopTask):
             return []
         known = self.ledger.every()
         rows = self._node.reader.ask(pushed_subscriptions)
-        return [_furthest(row, known.get(row.id)) for row in rows]
+        return [self._furthest(row, known.get(row.id)) for row in rows]
 
     def delivered(self, row: SubscriptionRow) -> Delivered:
-        return _furthest(row, self.ledger.get(row.id))
+        return self._furthest(row, self.ledger.get(row.id))
+
+    def _furthest(self, row: SubscriptionRow, known: Delivered | None) -> Delivered:
+        """The progress in this node's file, or in the log if another node came further; and beyond
+        the events that do not touch its target."""
+        here = Delivered(row.position) if known is None else known
+        at = self._targets.passed(row.id, max(here.position, row.delivered_to))
+        return replace(here, position=at)
 
     async def start(self) -> None:
         private = self._settings.webhooks_allow_private
@@ -129,24 +142,33 @@ class WebhookDelivery(LoopTask):
                 rows = await asyncio.to_thread(self._node.reader.ask, pushed_subscriptions)
                 seen = position
             wanted = {row.id: row for row in rows}
-            for name in [name for name in self.children if name not in wanted]:
+            for name in [name for name in self.children if name not in (*wanted, READING)]:
                 self.children.pop(name).cancel()
+                self._targets.forget(name)
                 self.ledger.forget(name)
+            if not wanted and READING in self.children:
+                self.children.pop(READING).cancel()
+            if wanted and READING not in self.children:
+                self._targets = TouchedTargets(self._node.reader.image.position)
+                self._begin(READING, self._read)
             for name, row in wanted.items():
-                task = self.children.get(name)
-                if task is None or task.done():
-                    self.children[name] = asyncio.create_task(self._serve(row), name=f"to {name}")
+                if name not in self.children:
+                    self._targets.watch(row)
+                    self._begin(name, partial(self._follow, row))
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _note(self) -> None:
-        """Note in the log how far subscriptions have come: those with new deliveries, and those
-        that have read much since."""
+        """Note in the file how far subscriptions have come, and in the log those with new
+        deliveries and those that have come far since."""
         try:
             rows = await asyncio.to_thread(self._node.reader.ask, pushed_subscriptions)
             known = self.ledger.every() if rows else {}
             taken, progress = dict(self._unnoted), list[WebhookProgress]()
             for row in rows:
-                position = _furthest(row, known.get(row.id)).position
+                delivered = self._furthest(row, known.get(row.id))
+                position = delivered.position
+                if row.id not in known or position > known[row.id].position:
+                    self.ledger.put(row.id, delivered)
                 if row.id in taken or position >= row.delivered_to + NOTE_POSITIONS:
                     progress.append(WebhookProgress(row.id, position))
             if progress:
@@ -157,16 +179,28 @@ class WebhookDelivery(LoopTask):
             return
         self._unnoted = {name: at for name, at in self._unnoted.items() if at != taken.get(name)}
 
-    async def _serve(self, row: SubscriptionRow) -> None:
-        """Deliver to one subscriber for ever. After a fault of this node, such as a full disk, it
-        waits: what was delivered but not noted comes again."""
+    def _begin(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        self.children[name] = asyncio.create_task(self._keep(work), name=f"to {name}")
+
+    async def _keep(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work for ever. After a fault of this node, such as a full disk, it waits: what was
+        delivered but not noted comes again."""
         while True:
             try:
-                await self._follow(row)
+                await work()
             except Exception as fault:
                 self.failed(fault)
             await asyncio.sleep(RETRY_SECONDS)
             self.error = None
+
+    async def _read(self) -> None:
+        """Read the log once for all subscriptions until a fault of this node."""
+        node, targets = self._node, self._targets
+        while True:
+            await self._commits.wait(
+                lambda: node.reader.image.position > targets.position, WAIT_SECONDS
+            )
+            targets.note(*await asyncio.to_thread(touched_after, node, targets.position))
 
     async def _follow(self, row: SubscriptionRow) -> None:
         """Deliver to one subscriber until a fault of this node."""
@@ -177,9 +211,7 @@ class WebhookDelivery(LoopTask):
             if pause > 0:
                 await asyncio.sleep(min(pause, CIRCUIT_SECONDS))
                 continue
-            await self._commits.wait(
-                lambda at=delivered.position: node.reader.image.position > at, WAIT_SECONDS
-            )
+            await self._targets.wait(row.id, delivered.position)
             rights = rights_of(node, self._settings, row)
             if rights is None:  # if the key comes back, deliveries resume here
                 await asyncio.sleep(LOOK_SECONDS)
@@ -256,9 +288,3 @@ class WebhookDelivery(LoopTask):
             subscription_id=row.id, subscriber=None, reason="receiver answered 410"
         )
         await asyncio.wrap_future(self._node.writer.submit([command], actor=ACTOR))
-
-
-def _furthest(row: SubscriptionRow, known: Delivered | None) -> Delivered:
-    """The progress in this node's file, or in the log if another node came further."""
-    here = Delivered(row.position) if known is None else known
-    return replace(here, position=max(here.position, row.delivered_to))

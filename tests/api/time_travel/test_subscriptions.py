@@ -14,8 +14,14 @@ import httpx
 import pytest
 
 from engramlog.api.client.webhook_addresses import address_fault, is_public
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks import webhook_delivery
 from engramlog.api.routes.time_travel import subscriptions
-from engramlog.projections.tables.declared.subscriptions import LEDGER_NAME, DeliveryLedger
+from engramlog.projections.tables.declared.subscriptions import (
+    LEDGER_NAME,
+    DeliveryLedger,
+    SubscriptionRow,
+)
 from tests.worlds.failing_storage import Failing
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.waiting import until
@@ -261,7 +267,7 @@ def test_deliveries_outlast_a_full_disk(
     }  # fmt: skip
     ended = subscribe(open_node, target="team", **told)
     subscribe(open_node, **told)
-    until(lambda: len(deliverer.children) == 2)
+    until(lambda: len(deliverer.children) == 3)  # and one that reads for both
     disk.error = apsw.FullError
     assert open_node.call("DELETE", f"/v1/subscriptions/{ended['id']}").status_code == 204
     open_node.state(v="x")
@@ -319,6 +325,58 @@ def test_an_unnoted_delivery_repeats_after_a_restart(tmp_path: Path, receiver: R
     second.close()
     first_time, again, _ = receiver.told
     assert again["event_id"] == first_time["event_id"]
+
+
+def test_a_write_reads_the_log_for_no_webhook_that_it_does_not_concern(
+    open_node: LiveNode, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook: dict[str, Any] = {"on_change": "webhook", "delivery_address": receiver.url}
+    others = [subscribe(open_node, target=f"user:other{n}", **hook) for n in range(5)]
+    mine = subscribe(open_node, target=ENTITY, event_types=["fact_asserted"], **hook)
+    deliverer = open_node.service().deliverer
+    until(lambda: {made["id"] for made in (*others, mine)} <= set(deliverer.children))
+    until(lambda: all(each.position >= head(open_node) for each in deliverer.progress()))
+    looked: list[str] = []
+    look = webhook_delivery.notices_after
+
+    def counted(node: Node, row: SubscriptionRow, *rest: Any) -> Any:
+        looked.append(row.id)
+        return look(node, row, *rest)
+
+    monkeypatch.setattr(webhook_delivery, "notices_after", counted)
+    open_node.state(v="x")
+    until(lambda: receiver.told)
+    until(lambda: all(each.position >= head(open_node) for each in deliverer.progress()))
+    assert set(looked) == {mine["id"]}
+
+
+def head(live: LiveNode) -> int:
+    return live.node.log.head().position
+
+
+def test_a_webhook_gets_what_its_pages_show(open_node: LiveNode, receiver: Receiver) -> None:
+    hook: dict[str, Any] = {"on_change": "webhook", "delivery_address": receiver.url}
+    made = [subscribe(open_node, target=target, **hook) for target in ("company", ENTITY)]
+    deliverer = open_node.service().deliverer
+    until(lambda: {each["id"] for each in made} <= set(deliverer.children))
+    until(lambda: all(each.position >= head(open_node) for each in deliverer.progress()))
+    open_node.state(entity="user:bob", scope="local")
+    first = open_node.state(relation="memory:role", v="CEO")
+    second = open_node.state(relation="memory:role", v="CFO", source="agent:other")
+    (conflict,) = open_node.call("GET", "/v1/conflicts").json()["conflicts"]
+    path = f"/v1/conflicts/{conflict['conflict_id']}/resolve"
+    settled = open_node.call("POST", path, json={"winning_fact_id": second["id"]})
+    assert settled.status_code == 200, settled.text
+    open_node.state(relation="memory:role", v="CEO", source="agent:third", confidence=0.0)
+    open_node.state(relation="memory:ends", v="x", valid_until="2020-01-01T00:00:00Z")
+    assert open_node.call("POST", "/v1/decay/sweep", json={}).status_code == 200
+    open_node.call("POST", f"/v1/facts/{first['id']}/retract", json={})
+    until(lambda: all(each.position >= head(open_node) for each in deliverer.progress()))
+    for each in made:
+        told = [one for one in receiver.told if one["subscription_id"] == each["id"]]
+        shown = events(open_node, each)
+        assert [one["event_id"] for one in told] == [one["id"] for one in shown]
+        assert {"fact_asserted", "fact_retracted", "contradiction_resolved"} <= set(types(shown))
 
 
 def test_a_stream_resumes_after_its_last_event(live: LiveNode) -> None:
