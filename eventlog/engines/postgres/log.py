@@ -228,11 +228,7 @@ class PostgresLog(PostgresReading, StoredLog):
         self._require_open()
         if self._changed is not None:
             raise HistoryChanged(self._changed)
-        try:
-            state = self._session.lock()
-        except StorageFailed:
-            self.fault = self._session.refused
-            raise
+        state = self._session.lock()
         try:
             with failures():
                 self._follow(self._writer(), state)

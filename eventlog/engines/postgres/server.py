@@ -21,6 +21,7 @@ STATE = """
 SELECT h.position, h.received_at, h.received_hlc, h.hash, h.origin, h.epoch,
   current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
   current_setting('fsync'), current_setting('full_page_writes'),
+  current_setting('transaction_read_only'),
   ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
 FROM engramlog.head h"""
 TIMELINE = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint"
@@ -42,6 +43,7 @@ class ServerState(Struct, frozen=True):
     synchronous_standby_names: str
     fsync: str
     full_page_writes: str
+    transaction_read_only: str
     timeline: int
 
 
@@ -54,7 +56,10 @@ def standbys_awaited(names: str) -> int:
 
 
 def durability_fault(state: ServerState, wanted: Durability) -> str | None:
-    """Why the server could lose an acknowledged write; None if it could not."""
+    """Why the server takes no writes, or could lose an acknowledged one; None if it does, and could
+    not."""
+    if state.transaction_read_only == "on":
+        return "the server is read-only: the log takes no writes"
     if state.fsync != "on" or state.full_page_writes != "on":
         return "the server runs with fsync or full_page_writes off: a power cut would lose writes"
     if state.synchronous_commit not in ("on", "remote_apply"):

@@ -60,7 +60,7 @@ class WritingSession:
     def lock(self) -> ServerState:
         """Begin a transaction that holds the log's lock. Raises LogBusy: another node does not
         release it in time. NotDurable, HistoryChanged: from ``check``. StorageFailed: the server
-        cannot be reached, or refuses it; then ``refused`` says so."""
+        cannot be reached."""
         started = time.perf_counter()
         kept = self._db
         try:
@@ -72,8 +72,7 @@ class WritingSession:
                         raise
                     # A restart, a failover or a limit of idleness ended it: nothing was written.
                     return self._lock_head(self._connected())
-        except StorageFailed as fault:
-            self._refuse(fault)
+        except StorageFailed:
             self.close()  # the next connection may lead to another server
             raise
         except BaseException:
@@ -119,13 +118,10 @@ class WritingSession:
                 yield
         except EventLogError as fault:
             if isinstance(fault, StorageFull | StorageFailed):
-                self._refuse(fault)
+                self.refused = f"the log takes no writes: {fault}"
             self.close()
             raise
         self.refused = None
-
-    def _refuse(self, fault: EventLogError) -> None:
-        self.refused = f"the log takes no writes: {fault}"
 
     def prove(self) -> None:
         """Wait for one commit: then the standbys also have everything before it."""
