@@ -21,7 +21,7 @@ from engramlog.api.http.error_codes import (
     SENTENCES,
     STATUS_BY_CODE,
 )
-from engramlog.api.node.fair_threads import ThreadsBusy
+from engramlog.api.node.fair_threads import ThreadsBusy, ThreadsClosed
 from engramlog.api.schemas.messages import plain_message
 from engramlog.eventlog.errors import (
     ClockSkew,
@@ -62,6 +62,7 @@ CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (CorruptLog, "degraded"),
     (LogClosed, "shutting_down"),
     (WriterClosed, "shutting_down"),
+    (ThreadsClosed, "shutting_down"),
     (ReplicaReadOnly, "replica_read_only"),
     (WriterBusy, "writer_busy"),
     (ThreadsBusy, "long_work_busy"),

@@ -23,6 +23,10 @@ class ThreadsBusy(Exception):
     """Too much work waits already, so this work did not begin. Try again later."""
 
 
+class ThreadsClosed(Exception):
+    """The node stops, so this work did not begin."""
+
+
 class FairThreads:
     """See the module. ``name``: of the threads. ``threads``: how many pieces run at a time;
     ``each``: of one caller."""
@@ -32,6 +36,7 @@ class FairThreads:
         self._free = threads
         self._each = each or threads
         self._refuses = True
+        self._closed = False
         self._running = Counter[str]()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
@@ -49,22 +54,25 @@ class FairThreads:
     ) -> Result:
         """Do the work in a thread once it is the caller's turn. ``admitted``: a read, a further
         part of work that has begun, or a job with its own bound. It may wait, but is never refused.
-        Raises ThreadsBusy: too much waits."""
+        Raises ThreadsBusy: too much waits. ThreadsClosed."""
         if self._free and self._running[caller] < self._each:
             self._take(caller)
         else:
             await self._turn(caller, admitted=admitted)
         try:
             doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        except BaseException:  # the process may start no thread now
+        except BaseException as fault:  # the process may start no thread now
             self._pass_on(caller)
+            if self._closed:
+                raise ThreadsClosed("the node stops") from fault
             raise
         # A caller who disconnects leaves the thread at work: the thread is free once its work ends.
         doing.add_done_callback(partial(self._ended, caller))
         return await asyncio.shield(doing)
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Let the threads end; what still waits for a turn is refused."""
+        self._closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def _turn(self, caller: str, *, admitted: bool) -> None:

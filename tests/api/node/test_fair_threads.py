@@ -7,7 +7,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engramlog.api.node.fair_threads import WAITING_EACH_MAX, WAITING_MAX, FairThreads, ThreadsBusy
+from engramlog.api.node.fair_threads import (
+    WAITING_EACH_MAX,
+    WAITING_MAX,
+    FairThreads,
+    ThreadsBusy,
+    ThreadsClosed,
+)
 from tests.worlds.live import LiveNode
 
 
@@ -109,6 +115,26 @@ def test_a_disconnected_caller_gives_its_turn_back() -> None:
             go()
             assert await stays == 7
         assert await long.run("c", lambda: 8) == 8
+
+    run(test)
+
+
+def test_what_waits_when_the_node_stops_is_refused_and_not_done() -> None:
+    async def test(threads: FairThreads) -> None:
+        done: list[str] = []
+        async with occupied(threads) as go:
+            waiting = [
+                asyncio.ensure_future(threads.run("a", lambda: done.append("a"))) for _ in range(3)
+            ]
+            await asyncio.sleep(0)
+            closing = asyncio.ensure_future(asyncio.to_thread(threads.close))
+            await asyncio.sleep(0.01)
+            go()
+            await closing
+            for each in waiting:
+                with pytest.raises(ThreadsClosed):
+                    await each
+        assert done == []
 
     run(test)
 
