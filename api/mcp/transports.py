@@ -38,6 +38,7 @@ from mcp_types import (
 from msgspec import Struct
 from pydantic import ValidationError
 
+from engramlog.api.mcp.slow_requests import TimedProtocol
 from engramlog.api.node.process.serving import listen
 
 PATH = "/mcp"
@@ -100,7 +101,9 @@ def serve_http(
         transport_security=guard(address),
         host=address.host,
     )
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
+    config = uvicorn.Config(
+        app, http=TimedProtocol, log_config=None, access_log=False, lifespan="on"
+    )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _ended)
     _Announcing(config, lambda: on_ready(address)).run([bound])
