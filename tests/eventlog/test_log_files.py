@@ -142,6 +142,34 @@ def test_a_limit_of_the_files_size_is_no_space_and_named(tmp_path: Path) -> None
         assert (log.fault, log.head().position) == (None, 2)
 
 
+def test_a_disk_that_was_full_is_usable_once_it_has_room_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a small write succeeds and a large one does not, the state does not change with each,
+    and asking for it writes nothing."""
+    free = [0]
+    monkeypatch.setattr(sqlite_log.shutil, "disk_usage", lambda _: SimpleNamespace(free=free[0]))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    wal = tmp_path / "log.db-wal"
+    with open_log(tmp_path / "log.db") as log:
+        log.append([fact()])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (wal.stat().st_size + 65_536, limits[1]))
+        try:
+            with pytest.raises(StorageFull):
+                log.append(facts(2_000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        fault = log.fault
+        assert fault is not None
+        log.append([fact()])
+        size = wal.stat().st_size
+        log.retry()
+        assert (log.fault, wal.stat().st_size) == (fault, size)
+        free[0] = sqlite_log.ROOM_BYTES_MIN
+        log.retry()
+        assert (log.fault, log.head().position) == (None, 2)
+
+
 @pytest.mark.parametrize("words", ["", "not an error"])
 def test_an_error_whose_words_sqlite_lost_has_its_name(words: str) -> None:
     class Lost(apsw.IOError):

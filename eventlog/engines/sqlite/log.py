@@ -6,6 +6,7 @@ next transaction, so that memory and disk agree.
 """
 
 import os
+import shutil
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -42,9 +43,12 @@ from engramlog.eventlog.engines.stored_log import (
     new_streams,
     payload_rows,
 )
-from engramlog.eventlog.errors import EraseRefused, StorageError, StorageFailed
+from engramlog.eventlog.errors import EraseRefused, StorageError, StorageFailed, StorageFull
 from engramlog.eventlog.event import Header, Recorded, Stored
 from engramlog.eventlog.log import Head
+
+ROOM_BYTES_MIN = 4 << 20
+"""Free space with which a disk that was full counts as usable."""
 
 
 class LogFiles:
@@ -126,6 +130,7 @@ class SqliteLog(SqliteReading, StoredLog):
         self._stream_numbers: dict[str, int] = {}
         self._last_event_id = b""
         self._stale = False
+        self._full = False
         self._turn = WriterTurn()
         self._signal = CommitSignal(live=writer is not None)
 
@@ -230,18 +235,29 @@ class SqliteLog(SqliteReading, StoredLog):
         except (apsw.Error, StorageError) as fault:
             _abandon(db)
             failure = schema.storage_error(fault, db) if isinstance(fault, apsw.Error) else fault
+            self._full = isinstance(failure, StorageFull)
             self.fault = f"the log takes no writes: {failure}"
             raise failure from fault
         except BaseException:
             _abandon(db)
             raise
-        self.fault = None
+        if self.fault is not None and not self._is_short_of_room(db):
+            self.fault = None
+
+    def _is_short_of_room(self, db: apsw.Connection) -> bool:
+        """Whether a full disk has too little room again: it takes some writes and refuses others,
+        and ``fault`` would come and go with each."""
+        with suppress(OSError):  # it is moved away; the next write says so
+            return self._full and shutil.disk_usage(Path(db.filename).parent).free < ROOM_BYTES_MIN
+        return False
 
     def retry(self) -> None:
         """See ``EventLog``: rewrites the file's version number and syncs it."""
         self._turn.take()
         try:
             db = self._require_writer()
+            if self._is_short_of_room(db):
+                return
             with self._committing(db):
                 version = db.pragma("user_version")
                 db.execute(f"PRAGMA user_version = {version}")
