@@ -5,7 +5,7 @@ question's words. A profile's ``context`` sets how much of its neighbours' words
 gets, and how much of its conversation's best score.
 
 Only survivors that pass the gate are members. A hidden or retracted fact between two others lends
-nothing and adds no distance.
+nothing and adds no distance; nor does an entry of a record, such as a row of a table.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ from engramlog.projections.arrays import I32, I64, Bool
 from engramlog.projections.ascending import distinct, places, ranges
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.moment import HOUR_US
-from engramlog.projections.recall.conversation.channels import listed, only_of_talks, talks
+from engramlog.projections.recall.conversation.channels import (
+    ENTITY_BASE,
+    listed,
+    only_of_talks,
+    talks,
+)
 from engramlog.projections.recall.conversation.context import ConversationContext
+from engramlog.projections.recall.conversation.layouts import are_told
 from engramlog.projections.recall.matching_facts import times
 
 if TYPE_CHECKING:
@@ -117,7 +123,7 @@ def _said(survey: Survey, context: ConversationContext, wanted: tuple[int, ...])
     found = {talk: kept.get(talk) for talk in wanted}
     missing = [talk for talk, slots in found.items() if slots is None]
     if missing:
-        found |= {talk: listed(survey, talk, context.facts_max) for talk in missing}
+        found |= _told(survey, {talk: listed(survey, talk, context.facts_max) for talk in missing})
         short = [talk for talk in missing if len(found[talk]) <= context.facts_max]
         slots = survey.admits(only_of_talks(survey, {talk: found[talk] for talk in short}))
         talk_of = talks(survey, slots)
@@ -127,6 +133,19 @@ def _said(survey: Survey, context: ConversationContext, wanted: tuple[int, ...])
         for talk in missing:
             kept.put(talk, found[talk])
     return found
+
+
+def _told(survey: Survey, lists: dict[int, I32]) -> dict[int, I32]:
+    """The facts of each talk; of a voice, without the entries of records."""
+    voices = [talk for talk in lists if talk < ENTITY_BASE]
+    if not voices:
+        return lists
+    sizes = [len(lists[talk]) for talk in voices]
+    slots = np.concatenate([lists[talk] for talk in voices])
+    told = are_told(survey.view, slots, np.repeat(np.array(voices, dtype=np.int64), sizes))
+    ends = np.cumsum(sizes)[:-1]
+    parts = zip(voices, np.split(slots, ends), np.split(told, ends), strict=True)
+    return lists | {talk: part[kept] for talk, part, kept in parts}
 
 
 def _around(survey: Survey, long: Mapping[int, I32], slots: I32, talk_of: I64) -> tuple[I32, I64]:
@@ -139,7 +158,10 @@ def _around(survey: Survey, long: Mapping[int, I32], slots: I32, talk_of: I64) -
     talk, slots = talk[inside], slots[inside]
     # Each list ascends, so a pair of talk and slot has its place in all of them together.
     every = np.repeat(np.arange(len(long)), np.diff(bounds)) << 32 | said
-    at = np.sort(every.searchsorted(talk << 32 | slots))
+    at, told = places(every, talk << 32 | slots)
+    at = np.sort(at[told])
+    if not len(at):
+        return said[:0], at
     talk = bounds.searchsorted(at, side="right") - 1
     apart = np.flatnonzero((np.diff(at) > 2 * AROUND) | (np.diff(talk) != 0))
     first, last = np.append(0, apart + 1), np.append(apart, len(at) - 1)

@@ -35,6 +35,8 @@ FILLERS_MIN = 0.2
 """The least share of stop-words in speech,"""
 WORDS_MIN = 12
 """or the least number of words in a value."""
+TOLD_WORDS_MIN = 8
+"""The least number of words in a value that is more than an entry of a record, in any language."""
 
 
 def layouts(survey: Survey, entities: I32) -> I8:
@@ -217,7 +219,18 @@ def are_talk(view: View, slots: I32) -> bool:
     return 2 * int(np.count_nonzero(talk)) >= SAMPLES
 
 
-def are_speech(view: View, slots: I32, of: I64, count: int) -> Bool:
+def are_told(view: View, slots: I32, talks: I64) -> Bool:
+    """Which facts are no entries of records. A talk's facts under one relation are entries if their
+    values are short and in no sentences, as in tickets, calendars and rows of tables."""
+    runs = Runs(talks, view.relation[slots])
+    of = np.repeat(np.arange(len(runs.count)), runs.count)
+    told = are_speech(view, slots[runs.order], of, len(runs.count), TOLD_WORDS_MIN)
+    found = np.empty(len(slots), dtype=np.bool_)
+    found[runs.order] = told[of]
+    return found
+
+
+def are_speech(view: View, slots: I32, of: I64, count: int, words_min: int = WORDS_MIN) -> Bool:
     """Which of ``count`` groups of facts are speech: the first facts of the group are in sentences,
     as people and assistants write to each other. False for a group without facts. ``of``: the
     group of each slot, ascending."""
@@ -225,5 +238,5 @@ def are_speech(view: View, slots: I32, of: I64, count: int) -> Bool:
     of = of[kept]
     words, fillers = view.spoken.words(view.value[slots[kept]])
     total = np.bincount(of, words, minlength=count)
-    long = total >= WORDS_MIN * np.bincount(of, minlength=count)
+    long = total >= words_min * np.bincount(of, minlength=count)
     return ((np.bincount(of, fillers, minlength=count) >= FILLERS_MIN * total) | long) & (total > 0)

@@ -24,6 +24,8 @@ from engramlog.projections.recall.request_facts import Gate, Survey, survey
 from engramlog.projections.recall.stages import lexical
 from tests.worlds.recall_world import NOW_US, SOURCE, World, reader, user
 
+pytestmark = pytest.mark.usefixtures("every_text_is_told")
+
 TALK = ConversationContext(before=(0.5, 0.25), after=(0.25,), session=0.5)
 
 

@@ -9,6 +9,8 @@ from engramlog.projections.recall.profile import parse_profile
 from engramlog.projections.recall.request import RecallRequest
 from tests.worlds.recall_world import World, reader, user
 
+pytestmark = pytest.mark.usefixtures("every_text_is_told")
+
 
 @pytest.mark.parametrize(
     ("query", "topic"),

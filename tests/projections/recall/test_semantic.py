@@ -28,6 +28,8 @@ from tests.worlds.provider_double import (
 from tests.worlds.recall_vectors import embedded
 from tests.worlds.recall_world import NOW_US, World, reader, survey_of, user
 
+pytestmark = pytest.mark.usefixtures("every_text_is_told")
+
 LATIN_ONLY = msgspec.structs.replace(CARD, latin_only=True)
 
 

@@ -1,0 +1,80 @@
+"""Records beside speech in one memory: what neighbours lend."""
+
+import numpy as np
+
+from engramlog.projections.recall.conversation.context import ConversationContext
+from engramlog.projections.recall.conversation.conversations import conversations
+from tests.worlds.recall_world import World, survey_of, user
+
+TALK = ConversationContext(before=(0.5, 0.25), after=(0.25,), facts_max=50)
+SAID = (
+    "Is the printer on the third floor working again?",
+    "No, I think that it has got the old toner in it.",
+    "Then I will bring a new one over in the morning.",
+)
+TICKETS = (
+    ("1041", "Printer prints blank pages", "Brightwell Dental", "closed", "toner sealed"),
+    ("1042", "Login fails after reset", "Hale & Sons", "closed", "proxy cleared"),
+    ("1043", "VPN drops every hour", "Orchard Architects", "open", ""),
+    ("1044", "Invoice charged twice", "Hale & Sons", "open", ""),
+)
+
+
+def rows(world: World, kind: str, relations: str, table: tuple[tuple[str, ...], ...]) -> list[int]:
+    """The facts of a table, row after row."""
+    return [
+        world.fact(user(f"{kind}-{key}"), relation, value)
+        for key, *values in table
+        for relation, value in zip(relations.split(), values, strict=True)
+        if value
+    ]
+
+
+def members(world: World, slots: list[int], *scopes: str) -> list[int]:
+    at = survey_of(world, "", *scopes, context=TALK)
+    return conversations(at, TALK, np.array(slots, dtype=np.int32)).members.tolist()
+
+
+def test_rows_between_what_is_said_lend_nothing_and_add_no_distance() -> None:
+    world = World()
+    first = world.fact(user("ann"), "said", SAID[0])
+    tickets = rows(world, "ticket", "title customer status solution", TICKETS)
+    later = [world.fact(user("ann"), "said", text) for text in SAID[1:]]
+    assert members(world, [first, *tickets, *later]) == [first, *later]
+    assert members(world, tickets) == [first, *later]  # of the same source, and without the rows
+
+
+def test_one_relation_with_sentences_is_told_beside_another_with_values() -> None:
+    world = World()
+    notes, states = list[int](), list[int]()
+    for key, text in enumerate(SAID):
+        states.append(world.fact(user(f"t{key}"), "status", "closed"))
+        notes.append(world.fact(user(f"t{key}"), "comment", text))
+    assert members(world, notes + states) == notes
+
+
+def test_texts_of_some_length_are_told_in_any_language() -> None:
+    world = World()
+    texts = (
+        "Gestern waren drei Geburten hintereinander, heute schlafe ich",
+        "Morgen gehen Lotte und Emil zusammen ins Schwimmbad",
+    )
+    told = [world.fact(user("katrin"), "said", text) for text in texts]
+    assert members(world, told) == told
+
+
+def test_hidden_sentences_make_no_speech_of_rows() -> None:
+    world = World()
+    for text in SAID * 6:
+        world.fact(user("ann"), "note", text, scope="team")
+    row = world.fact(user("ann"), "note", "closed")
+    assert members(world, [row]) == []
+    assert row in members(world, [row], "company", "team")
+
+
+def test_a_long_talk_with_rows_in_it_is_read_around_what_is_said() -> None:
+    world = World()
+    said = [world.fact(user("ann"), "said", SAID[n % 3]) for n in range(60)]
+    row = world.fact(user("bo"), "status", "closed")
+    assert members(world, [row]) == []
+    assert members(world, [said[30], row]) == said[30 - 16 : 30 + 17]
