@@ -1,7 +1,9 @@
 """The phrases of a question that name an entity with facts about it, as rows of a table have.
 
 They say who is meant and not what, as the names of speakers do. A phrase begins with a capital or a
-digit and is an entity's display name, or a value that few entities have.
+digit and is an entity's display name, or a value that few entities have. So is a word of such a
+value: "the Pinewood deal" is about what has "Pinewood Hospital" as a value. A value of two to four
+words with a capital each is a name; besides, it may have stop-words.
 """
 
 import re
@@ -11,10 +13,12 @@ from functools import partial
 import numpy as np
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.ascending import distinct
 from engramlog.projections.columns.names.entity_names import name_of, words_of
 from engramlog.projections.recall.conversation.speakers import (
     PlainQuestion,
     are_said,
+    is_speaker,
     without,
     without_speakers,
 )
@@ -24,12 +28,16 @@ from engramlog.projections.text.stop_words import STOP_WORDS
 WORDS_MAX = 8
 FIRST_WORDS_MAX = 16
 """The most words of a question that are tried as the first of a name."""
+PART_CHARS_MAX = 60
 HOLDERS_MAX = 3
 """A value of more entities names none of them."""
 PUNCTUATION_MAX = 16
 """Characters besides its words that a name may have."""
 LOOKED_AT_MAX = 64
 """A phrase whose rarest word is in more facts is no value that names."""
+
+PART_WORDS_MAX = 4
+"""The most words of a name that one of them stands for."""
 
 _WORD = re.compile(r"[^\W_]+")
 _NONE: I32 = np.empty(0, dtype=np.int32)
@@ -84,7 +92,38 @@ def _is_name(survey: Survey, holders: "_Holders", text: str) -> bool:
         if not are_said(survey, np.array([number], dtype=np.int32), own).all():
             return True
     found = holders.of_value(words)
-    return 0 < len({int(view.entity[slot]) for slot in found.tolist()}) <= HOLDERS_MAX
+    if 0 < len({int(view.entity[slot]) for slot in found.tolist()}) <= HOLDERS_MAX:
+        return True
+    return len(words) == 1 and len(named_in_part(survey, text)) > 0
+
+
+def named_in_part(survey: Survey, word: str) -> I32:
+    """The facts whose value is a name that this word of the question stands for; none if it has no
+    capital, is a speaker's name, or more than a few entities have such a value."""
+    key = ("named in part", word)
+    return survey.surviving.survivors.derived(key, lambda: _named_in_part(survey, word))
+
+
+def _named_in_part(survey: Survey, word: str) -> I32:
+    if not word[0].isupper() or is_speaker(survey, word):
+        return _NONE
+    view, words = survey.view, words_of(word)
+    held = _Holders(survey).of_words(words)
+    named = [_has_part(view.value_text_of(slot), words) for slot in held.tolist()]
+    held = held[np.array(named, dtype=np.bool_)]
+    return held if len(distinct(view.entity[held])) <= HOLDERS_MAX else _NONE
+
+
+def _has_part(text: str, part: Sequence[str]) -> bool:
+    """Whether a value is a name, of which these words are a part."""
+    if len(text) > PART_CHARS_MAX:
+        return False
+    words = _WORD.findall(text)
+    return (
+        2 <= len(words) <= PART_WORDS_MAX
+        and all(word[0].isupper() or word in STOP_WORDS for word in words)
+        and set(part).issubset(words_of(text))
+    )
 
 
 class _Holders:
@@ -96,16 +135,21 @@ class _Holders:
 
     def of_value(self, words: Sequence[str]) -> I32:
         """The facts whose value is these words; none if it would take long to find them."""
+        view, rarest = self._survey.view, self.of_words(words)
+        chars_max = sum(map(len, words)) + len(words) + PUNCTUATION_MAX
+        texts = map(view.value_text_of, rarest.tolist())
+        same = [len(text) <= chars_max and name_of(words_of(text)) == words for text in texts]
+        return rarest[np.array(same, dtype=np.bool_)]
+
+    def of_words(self, words: Sequence[str]) -> I32:
+        """The facts that hold the rarest of these words and point at nothing; none if they are
+        many."""
         view = self._survey.view
         terms = {term for word in words if word not in STOP_WORDS for term in view.tokenize(word)}
         rarest = min((self._of_term(term) for term in sorted(terms)), key=len, default=_NONE)
         if len(rarest) > LOOKED_AT_MAX:
             return _NONE
-        rarest = rarest[view.object[rarest] < 0]
-        chars_max = sum(map(len, words)) + len(words) + PUNCTUATION_MAX
-        texts = map(view.value_text_of, rarest.tolist())
-        same = [len(text) <= chars_max and name_of(words_of(text)) == words for text in texts]
-        return rarest[np.array(same, dtype=np.bool_)]
+        return rarest[view.object[rarest] < 0]
 
     def _of_term(self, term: str) -> I32:
         if term not in self._held:

@@ -1,9 +1,10 @@
 """Facts about what the question names: 1 for each that is about such an entity or points at one.
 
 "When was Jimmy Gomez born?" is answered by a fact of ``legislator/g000585``, which another of its
-facts calls Jimmy Gomez. So an entity is named by its URI, its display name, or a short value that
-few entities have. Two kinds of its facts do not count: what it says in a conversation is rarely
-about it, and one whose value is its display name says nothing new.
+facts calls Jimmy Gomez. So an entity is named by its URI, its display name, a short value that
+few entities have, or a word of such a value that is a name. Two kinds of its facts do not count:
+what it says in a conversation is rarely about it, and one whose value is its display name says
+nothing new.
 
 A code (see ``codes``) says which fact is meant, without an entity: 2 for each of the few facts that
 hold it as written, unless it is part of a name of what the question names.
@@ -26,11 +27,12 @@ from engramlog.projections.columns.names.entity_names import (
     words_of,
 )
 from engramlog.projections.image.view import View
-from engramlog.projections.recall.conversation.speakers import are_said
+from engramlog.projections.recall.conversation.speakers import are_said, capitalised_words
 from engramlog.projections.recall.conversation.subject_names import (
     HOLDERS_MAX,
     PUNCTUATION_MAX,
     WORDS_MAX,
+    named_in_part,
 )
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
@@ -60,6 +62,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     entity with such facts."""
     view = survey.view
     spelled_out = _spelled_out(survey, parameters.holders_max, earlier)
+    spelled_out |= _in_part(survey, parameters.holders_max, spelled_out)
     of_values = [view.entity[slots] for slots in spelled_out.values()]
     named = distinct(np.concatenate([named_entities(survey, earlier), *of_values]))
     hits = [each.slots for each in earlier.values()]
@@ -147,6 +150,22 @@ def _spelled_out(
         value: slots
         for value, slots in found.items()
         if len(distinct(view.entity[slots])) <= holders_max
+    }
+
+
+def _in_part(survey: Survey, holders_max: int, spelled_out: Mapping[str, I32]) -> dict[str, I32]:
+    """By word of the question that stands for a name and is in none that is spelled out, the facts
+    whose value is that name."""
+    whole = {word for value in spelled_out for word in value.split()}
+    found = {
+        word.casefold(): named_in_part(survey, word)
+        for word in capitalised_words(survey.request.query)
+        if whole.isdisjoint(words_of(word))
+    }
+    return {
+        word: slots
+        for word, slots in found.items()
+        if 0 < len(distinct(survey.view.entity[slots])) <= holders_max
     }
 
 

@@ -1,10 +1,14 @@
-"""Records beside speech in one memory: what neighbours lend."""
+"""Records beside speech in one memory: what neighbours lend, and what a question is about."""
 
 import numpy as np
+import pytest
 
 from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.conversations import conversations
-from tests.worlds.recall_world import World, survey_of, user
+from engramlog.projections.recall.pipeline import recall
+from engramlog.projections.recall.profile import load_profile
+from engramlog.projections.recall.request import RecallRequest
+from tests.worlds.recall_world import World, reader, survey_of, user
 
 TALK = ConversationContext(before=(0.5, 0.25), after=(0.25,), facts_max=50)
 SAID = (
@@ -18,6 +22,18 @@ TICKETS = (
     ("1043", "VPN drops every hour", "Orchard Architects", "open", ""),
     ("1044", "Invoice charged twice", "Hale & Sons", "open", ""),
 )
+DEALS = (
+    ("4401", "Halvorsen Shipping", "negotiation", "84000 EUR", "Tanja Wolff"),
+    ("4402", "Pinewood Hospital", "proposal", "132000 EUR", "Marcus Reid"),
+    ("4403", "Lumen Bakery", "won", "7800 EUR", "Tanja Wolff"),
+    ("4404", "Okafor Logistics", "discovery", "51000 EUR", "Selin Acar"),
+)
+SOLD = {
+    "what is the amount of the Pinewood deal?": "132000 EUR",
+    "who is the owner for Okafor?": "Selin Acar",
+    "which stage is Halvorsen in?": "negotiation",
+    "amount for Lumen?": "7800 EUR",
+}
 
 
 def rows(world: World, kind: str, relations: str, table: tuple[tuple[str, ...], ...]) -> list[int]:
@@ -78,3 +94,18 @@ def test_a_long_talk_with_rows_in_it_is_read_around_what_is_said() -> None:
     row = world.fact(user("bo"), "status", "closed")
     assert members(world, [row]) == []
     assert members(world, [said[30], row]) == said[30 - 16 : 30 + 17]
+
+
+@pytest.mark.parametrize(("question", "value"), SOLD.items())
+def test_a_row_is_found_by_a_part_of_the_name_of_what_it_is_about(
+    question: str, value: str
+) -> None:
+    world = World()
+    rows(world, "deal", "customer stage amount owner", DEALS)
+    for key, (_, customer, *_rest) in enumerate(DEALS):
+        world.fact(user(f"contact-{key}"), "company", customer)
+    answer = recall(
+        world.view(), world.rows, RecallRequest(query=question, limit=3), load_profile("default"),
+        reader(), world.moment(), stopwatch=lambda: 0.0,
+    )  # fmt: skip
+    assert value in [each.row.value_v for each in answer.results]
