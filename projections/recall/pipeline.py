@@ -30,6 +30,7 @@ from engramlog.projections.recall.factors.features import Need, load_features
 from engramlog.projections.recall.plan import Plan, make_plan
 from engramlog.projections.recall.profile import Profile
 from engramlog.projections.recall.question_intent import Chosen, choose
+from engramlog.projections.recall.question_spelling import spelled
 from engramlog.projections.recall.ranking.breakdown import breakdowns
 from engramlog.projections.recall.ranking.chance import Chance, chance_of, evidence_of, scaled
 from engramlog.projections.recall.ranking.fusion import FUSIONS, NORMALISATIONS, Fused, redistribute
@@ -96,6 +97,8 @@ def recall(
             return _answer_without_search(plan, moment, chosen)
         dropped = chosen.dropped
         surveyed = msgspec.structs.replace(surveyed, request=chosen.request)
+    if profile.context is not None:
+        surveyed = _asking(surveyed, spelled(surveyed.request.query))
     if profile.context is not None and profile.context.calls:
         surveyed = _with_own_names(surveyed, rows, profile.context.calls)
     if plan.weights.get("dates"):
@@ -144,14 +147,21 @@ def recall(
     )
 
 
+def _asking(surveyed: Survey, query: str) -> Survey:
+    """The question in other words."""
+    if query == surveyed.request.query:
+        return surveyed
+    request = msgspec.structs.replace(surveyed.request, query=query)
+    return msgspec.structs.replace(surveyed, request=request)
+
+
 def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
     """The question with the speakers' own names in place of other names."""
     names = read_as(surveyed, rows, calls_min)
     if not names:
         return surveyed
-    request = surveyed.request
-    request = msgspec.structs.replace(request, query=renamed(request.query, names))
-    return msgspec.structs.replace(surveyed, request=request, names=names)
+    surveyed = _asking(surveyed, renamed(surveyed.request.query, names))
+    return msgspec.structs.replace(surveyed, names=names)
 
 
 def _about_topic(plan: Plan, surveyed: Survey, overview: Overview) -> tuple[Plan, Survey]:
@@ -160,10 +170,9 @@ def _about_topic(plan: Plan, surveyed: Survey, overview: Overview) -> tuple[Plan
     topic = topic_of(surveyed.request.query)
     if topic is None:
         return plan, surveyed
-    request = msgspec.structs.replace(surveyed.request, query=topic)
     return (
         msgspec.structs.replace(plan, spread=overview.spread),
-        msgspec.structs.replace(surveyed, request=request, topic=topic),
+        msgspec.structs.replace(_asking(surveyed, topic), topic=topic),
     )
 
 

@@ -73,7 +73,7 @@ def test_the_answer_to_it_is_on_its_topic_and_spread_over_conversations() -> Non
     assert set(near[:2]) == {"rome trip rome trip", "rome trip booked"}
     spread = ask(trips(), query, spread=0.9)
     assert found(spread)[1] == "trip"
-    assert "on: my rome trip" in spread.stages[0].detail
+    assert "on: my Rome Trip" in spread.stages[0].detail
 
 
 def test_other_questions_are_asked_as_they_are() -> None:
