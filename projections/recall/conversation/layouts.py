@@ -221,10 +221,12 @@ def are_talk(view: View, slots: I32) -> bool:
 
 def are_told(view: View, slots: I32, talks: I64) -> Bool:
     """Which facts are no entries of records. A talk's facts under one relation are entries if their
-    values are short and in no sentences, as in tickets, calendars and rows of tables."""
+    values are short and in no sentences, as in tickets, calendars and rows of tables. The oldest
+    decide, so that peers agree."""
     runs = Runs(talks, view.relation[slots])
     of = np.repeat(np.arange(len(runs.count)), runs.count)
-    told = are_speech(view, slots[runs.order], of, len(runs.count), TOLD_WORDS_MIN)
+    oldest_first = view.by_age(slots[runs.order], of)
+    told = are_speech(view, oldest_first, of, len(runs.count), TOLD_WORDS_MIN)
     found = np.empty(len(slots), dtype=np.bool_)
     found[runs.order] = told[of]
     return found
