@@ -99,8 +99,8 @@ def recall(
         surveyed = msgspec.structs.replace(surveyed, request=chosen.request)
     if profile.context is not None:
         surveyed = _asking(surveyed, spelled(surveyed.request.query))
-    if profile.context is not None and profile.context.calls:
-        surveyed = _with_own_names(surveyed, rows, profile.context.calls)
+        if profile.context.calls:
+            surveyed = _with_own_names(surveyed, rows, profile.context.calls)
     if plan.weights.get("dates"):
         surveyed = with_facts_of_named_time(surveyed)
     if profile.overview is not None:

@@ -28,16 +28,15 @@ from engramlog.projections.text.stop_words import STOP_WORDS
 WORDS_MAX = 8
 FIRST_WORDS_MAX = 16
 """The most words of a question that are tried as the first of a name."""
-PART_CHARS_MAX = 60
 HOLDERS_MAX = 3
 """A value of more entities names none of them."""
 PUNCTUATION_MAX = 16
 """Characters besides its words that a name may have."""
 LOOKED_AT_MAX = 64
 """A phrase whose rarest word is in more facts is no value that names."""
-
 PART_WORDS_MAX = 4
 """The most words of a name that one of them stands for."""
+PART_CHARS_MAX = 60
 
 _WORD = re.compile(r"[^\W_]+")
 _NONE: I32 = np.empty(0, dtype=np.int32)

@@ -134,6 +134,18 @@ def test_it_starts_from_blocks_and_takes_the_rest_from_the_table(
     assert list(blocks.iterdir()) == []
 
 
+def held_up_loading(monkeypatch: pytest.MonkeyPatch) -> Event:
+    """The table of vectors is gone through only once the event is set."""
+    released = Event()
+
+    def slow(*given: Any) -> Any:
+        assert released.wait(SECONDS_MAX)
+        yield from loading.load_vectors(*given)
+
+    monkeypatch.setattr(worker, "load_vectors", slow)
+    return released
+
+
 def test_questions_wait_for_the_vectors_not_for_the_comparison_of_all_ids(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,13 +154,7 @@ def test_questions_wait_for_the_vectors_not_for_the_comparison_of_all_ids(
     facts = [stage.say(f"says {number}") for number in range(6)]
     stage.settled()
     stage.embeddings.write_blocks()
-    compared = Event()
-
-    def slow(*given: Any) -> Any:
-        assert compared.wait(SECONDS_MAX)
-        yield from loading.load_vectors(*given)
-
-    monkeypatch.setattr(worker, "load_vectors", slow)
+    compared = held_up_loading(monkeypatch)
     stage.restart()
     stage.embeddings.worker.wait_until_usable(SECONDS_MAX)
     assert not stage.embeddings.worker.loaded
@@ -162,13 +168,7 @@ def test_without_files_questions_wait_for_the_table(
 ) -> None:
     facts = [stage.say(f"says {number}") for number in range(6)]
     stage.settled()
-    asked = Event()
-
-    def slow(*given: Any) -> Any:
-        assert asked.wait(SECONDS_MAX)
-        yield from loading.load_vectors(*given)
-
-    monkeypatch.setattr(worker, "load_vectors", slow)
+    asked = held_up_loading(monkeypatch)
     stage.restart()
     stage.embeddings.worker.wait_until_usable(0.0)
     assert not any(map(stage.has_vector, facts))
