@@ -5,12 +5,14 @@ filters leave the ``survivors``, over which statistics are counted. ``admits`` i
 every candidate and every walked edge must pass.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import F64, I32, Bool
+from engramlog.projections.ascending import among
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.embedding.semantics import Semantics
 from engramlog.projections.image.contradicted_facts import are_contradicted
@@ -82,6 +84,18 @@ class Survey(Struct, frozen=True):
     @property
     def survivor_mask(self) -> Bool:
         return self.surviving.survivors.mask
+
+    def holding(self, terms: Collection[str]) -> I32:
+        """The survivors that hold all terms, ascending; none if there are no terms."""
+        if not terms:
+            return np.empty(0, dtype=np.int32)
+        held, *others = sorted((self.view.postings(term)[0] for term in sorted(terms)), key=len)
+        held = held[self.survivor_mask[held]]
+        for slots in others:
+            if not len(held):
+                break
+            held = held[among(held, slots)]
+        return held
 
     def confident(self, above: float) -> I32:
         """Survivors with a confidence at the Moment above a bound."""

@@ -97,7 +97,7 @@ def _lent_by_hits(
         for name in _names(view.value_text_of(slot)):
             terms = set(view.tokenize(name))
             if not terms <= asked:
-                held = _holders(survey, terms)
+                held = survey.holding(terms)
                 if 1 < len(held) <= parameters.holders_max + 1:
                     reason = f"{name}, as a better hit"
                     yield _Lent(likeness * relative, reason, held[held != slot])
@@ -127,7 +127,7 @@ def _names_of_question(survey: Survey) -> Iterator[tuple[str, I32]]:
             for count in range(min(len(words), NAME_WORDS_MAX), 0, -1):
                 if STOP_WORDS.isdisjoint((words[0].casefold(), words[count - 1].casefold())):
                     name = " ".join(words[:count])
-                    held = _holders(survey, set(survey.view.tokenize(name)))
+                    held = survey.holding(set(survey.view.tokenize(name)))
                     if len(held):
                         yield name, held
                         break
@@ -171,16 +171,3 @@ def _names(text: str) -> list[str]:
     return [
         name for name in found if len(name) >= LETTERS_MIN and name.casefold() not in STOP_WORDS
     ][:NAMES_MAX]
-
-
-def _holders(survey: Survey, terms: set[str]) -> I32:
-    """The survivors that hold all terms, ascending; none if there are no terms."""
-    if not terms:
-        return np.empty(0, dtype=np.int32)
-    held, *others = sorted((survey.view.postings(term)[0] for term in sorted(terms)), key=len)
-    held = held[survey.survivor_mask[held]]
-    for slots in others:
-        if not len(held):
-            break
-        held = held[among(held, slots)]
-    return held

@@ -106,12 +106,8 @@ def _holding_codes(survey: Survey, names: Sequence[str]) -> dict[str, I32]:
         words = words_of(code)
         if any(name.issuperset(words) for name in named):
             continue
-        held: I32 | None = None
-        for term in list(dict.fromkeys(view.tokenize(code)))[-CODE_TERMS_MAX:]:
-            slots, _ = view.postings(term)
-            slots = slots[survey.survivor_mask[slots]]
-            held = slots if held is None else held[among(held, slots)]
-        if held is None or len(held) > CODE_LOOKED_AT_MAX:
+        held = survey.holding(list(dict.fromkeys(view.tokenize(code)))[-CODE_TERMS_MAX:])
+        if len(held) > CODE_LOOKED_AT_MAX:
             continue
         whole = re.compile(rf"(?<![^\W_]){re.escape(code)}(?![^\W_])", re.IGNORECASE)
         kept = np.array([bool(whole.search(_text(view, slot))) for slot in held.tolist()], np.bool_)
