@@ -14,7 +14,6 @@ from msgspec import UNSET, Struct
 
 from engramlog.api.answers.fact_record import FactRecord, ShortFact, WireValue
 from engramlog.projections.moment import format_instant, parse_instant
-from engramlog.projections.normalization import entity_display
 from engramlog.projections.text.invisible_characters import looks_like_another, spelled_out
 from engramlog.projections.text.sanitizing import IN_NAME, NOTICES
 
@@ -62,10 +61,9 @@ def statement(record: FactRecord) -> tuple[Any, ...]:
 
 
 def packed_lines(records: Sequence[Stated], budget: int, notes: Sequence[str] = ()) -> CompactText:
-    """As many records as fit ``budget`` tokens, in order, one per line; then the notes. The first
-    line about an entity has its full name, later ones its short name if no other entity shares it.
-    Cuts a value that exceeds the budget alone."""
-    short = _short_names(records)
+    """As many records as fit ``budget`` tokens, in order, one per line; then the notes. Each line
+    has the entity's full name, as a reader may write to what it names. Cuts a value that exceeds
+    the budget alone."""
     closing = "".join(f"\n{' '.join(note.split())}" for note in notes)
     left = budget - tokens_of(closing) - 1
     if left <= 0:
@@ -75,18 +73,15 @@ def packed_lines(records: Sequence[Stated], budget: int, notes: Sequence[str] = 
         lines.append(COLUMNS)
         left -= tokens_of(COLUMNS) + 1
     kept: list[int] = []
-    named: set[str] = set()
     for index, record in enumerate(records):
-        name = short[record.entity] if record.entity in named else record.entity
-        line = line_of(record, name)
+        line = line_of(record)
         cost = tokens_of(line) + 1
         if cost > left:
             continue
         lines.append(line)
         left -= cost
         kept.append(index)
-        named.add(record.entity)
-    if records and not kept and (line := _cut(records[0], records[0].entity, left - 1)):
+    if records and not kept and (line := _cut(records[0], left - 1)):
         lines.append(line)
         kept.append(0)
     text = ("\n".join(lines) + closing).removeprefix("\n")
@@ -95,14 +90,13 @@ def packed_lines(records: Sequence[Stated], budget: int, notes: Sequence[str] = 
 
 def lines_of(records: Sequence[Stated]) -> str:
     """Every record on a line, without a limit."""
-    return "\n".join((COLUMNS, *(line_of(record, record.entity) for record in records)))
+    return "\n".join((COLUMNS, *map(line_of, records)))
 
 
-def line_of(record: Stated, name: str, value: str | None = None) -> str:
-    """One fact on one line. ``name``: of its entity; ``value``: text to show instead of its
-    value."""
+def line_of(record: Stated, value: str | None = None) -> str:
+    """One fact on one line. ``value``: text to show instead of its value."""
     parts = [
-        _bare(name),
+        _bare(record.entity),
         _bare(record.relation),
         _value(record.value) if value is None else value,
         _date(record),
@@ -138,12 +132,12 @@ def _is_flagged(record: Stated) -> bool:
     return any(code.removeprefix(IN_NAME) not in NOTICES for code in codes)
 
 
-def _cut(record: Stated, name: str, room: int) -> str:
+def _cut(record: Stated, room: int) -> str:
     """The line with as much of its value as fits; empty if too little fits."""
     text = str(record.value.v)
     while len(text) > VALUE_KEPT_MIN:
         text = text[: len(text) * 3 // 4]
-        line = line_of(record, name, f"{_quoted(text)}…")
+        line = line_of(record, f"{_quoted(text)}…")
         if tokens_of(line) <= room:
             return line
     return ""
@@ -168,15 +162,3 @@ def _bare(text: str) -> str:
 def _quoted(value: object) -> str:
     text = msgspec.json.encode(value).decode()
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
-
-
-def _short_names(records: Sequence[Stated]) -> dict[str, str]:
-    """Each entity's last part, if no other entity of the answer shares it."""
-    owners: dict[str, set[str]] = {}
-    for record in records:
-        owners.setdefault(entity_display(record.entity), set()).add(record.entity)
-    return {
-        entity: short if len(entities) == 1 and _PLAIN.fullmatch(short) else entity
-        for short, entities in owners.items()
-        for entity in entities
-    }

@@ -59,6 +59,15 @@ def test_a_line_has_entity_value_date_and_id(atlas: LiveNode) -> None:
     )
 
 
+def test_each_line_names_the_entity_as_the_node_knows_it(atlas: LiveNode) -> None:
+    """What is written to the name of a line joins the facts of that line."""
+    for relation in ("memory:colour", "memory:mood"):
+        atlas.state(entity="cat:mitzi", relation=relation, v="mitzi is black")
+    text = recall(atlas, "compact", query="mitzi", entity="cat:mitzi", token_budget=500)["text"]
+    lines = [line.split(" | ") for line in text.splitlines() if "mitzi is" in line]
+    assert [line[0] for line in lines] == ["cat:mitzi"] * 2
+
+
 @pytest.mark.parametrize(
     ("at", "shown"),
     [("2026-01-02T13:14:15.678901+00:00", "2026-01-02T13:14:15"),
