@@ -40,6 +40,7 @@ class Remember(BaseModel, extra="forbid"):
     text: str = Field(min_length=1)
     user: User | None = None
     session: str | None = Field(default=None, min_length=1, max_length=80)
+    topic: str | None = None
     scope: Scope = "local"
 
 

@@ -119,6 +119,8 @@ def _remember(given: Given) -> NodeRequest:
     body: dict[str, Any] = {"content": memory.text, "source": memory.user, "scope": memory.scope}
     if memory.session is not None:
         body["tags"] = [f"session {memory.session}"]
+    if memory.topic is not None:
+        body["topic"] = memory.topic
     return NodeRequest(method="POST", path="/v1/memories", body=body)
 
 
@@ -203,7 +205,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Remember",
         description="Store a text that later conversations should know, unless it was just stored.",
         models=(arguments.Remember,),
-        shown=("text", "user", "session", "scope"),
+        shown=("text", "user", "session", "topic", "scope"),
         required=("text",),
         ask=_remember,
         answers={"stored": "flag"},
@@ -237,8 +239,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="record_episode",
         title="Record an episode",
-        description="Record a turn of a conversation word for word. Recall finds nothing of "
-        "it until a rule makes facts from it; use remember for what recall should find.",
+        description="Record a turn of a conversation word for word. Recall finds it only once a "
+        "rule makes facts of it; otherwise use remember.",
         models=(arguments.RecordEpisode,),
         shown=("content", "user", "session", "agent", "timestamp", "scope"),
         required=("content", "user"),

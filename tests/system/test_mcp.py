@@ -216,6 +216,20 @@ def test_plain_values_words_and_episodes(way: Any, request: Any) -> None:
     talk(way, story)
 
 
+def test_a_text_ends_an_older_one_of_its_topic(way: Any, request: Any) -> None:
+    name = f"tea-{request.node.callspec.id}"
+    drinks = {"topic": name}
+
+    async def story(client: Client) -> None:
+        old = await ask(client, "remember", text=f"Ann drinks {name} at work", **drinks)
+        new = await ask(client, "remember", text=f"Ann no longer drinks {name}", **drinks)
+        assert new["superseded"] == [old["id"]]
+        error = await refusal(client, "remember", text="x", topic="two words")
+        assert error["message"].startswith("topic: must be one word")
+
+    talk(way, story)
+
+
 def test_resources_and_the_prompt(way: Any) -> None:
     async def story(client: Client) -> None:
         await ask(client, "assert_fact", entity="city:graz", relation="memory:river", value="Mur")

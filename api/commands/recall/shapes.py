@@ -301,7 +301,7 @@ def compact_answer(
     notes += [WEAK] if found.results and found.weak_evidence else []
     notes += [hint["message"]] if hint else []
     notes += attached.warnings
-    text = packed_lines(records, body.token_budget, notes)
+    text = packed_lines(records, body.token_budget, notes, body.scope)
     kept = tuple(found.results[index] for index in text.kept)
     found = msgspec.structs.replace(
         found,

@@ -63,7 +63,7 @@ async def list_facts(call: Call, query: FactListQuery) -> web.Response:
         notices = notices_of(call, query) if query.cursor is None else []
         rest = (page.total, cursor, notices)
         if query.fields == "compact":
-            body = FactLines(lines_of(records), *rest)
+            body = FactLines(lines_of(records, query.scope), *rest)
         elif query.fields == "facts":
             body = ShortFactPage([ShortFact(*statement(each)) for each in records], *rest)
         else:

@@ -68,6 +68,24 @@ def test_each_line_names_the_entity_as_the_node_knows_it(atlas: LiveNode) -> Non
     assert [line[0] for line in lines] == ["cat:mitzi"] * 2
 
 
+def test_a_line_names_a_scope_that_was_not_asked_for(atlas: LiveNode) -> None:
+    """A card of the entity, its neighbours and what corrects the fact need the fact's scope."""
+    for scope in ("local", "public"):
+        atlas.state(entity=f"ship:{scope}", relation="memory:mast", v="ketch", scope=scope)
+    texts = {
+        scope: recall(atlas, "compact", query="ketch", scope=scope)["text"]
+        for scope in ("*", "public", "local")
+    }
+    assert [scope for scope, text in texts.items() if " | scope public | " in text] == ["*"]
+    assert not any("scope local" in text for text in texts.values())
+    listed = {"entity": "ship:public", "fields": "compact"}
+    pages = [
+        atlas.call("GET", "/v1/facts", params=params).json()["text"]
+        for params in (listed, {**listed, "scope": "public"})
+    ]
+    assert [" | scope public | " in page for page in pages] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("at", "shown"),
     [("2026-01-02T13:14:15.678901+00:00", "2026-01-02T13:14:15"),
@@ -84,8 +102,11 @@ def test_contradicting_values_have_the_time_of_day(at: str, shown: str) -> None:
         for contradicted in (True, False)
     }  # fmt: skip
     line = 'user:a | r:s | "tea" | '
-    assert lines_of([said[True]]).splitlines()[1] == f"{line}{shown} | contradicted | user:a | 1"
-    assert lines_of([said[False]]).splitlines()[1] == f"{line}2026-01-02 | user:a | 1"
+    lines = [lines_of([said[each]], "company").splitlines()[1] for each in (True, False)]
+    assert lines == [
+        f"{line}{shown} | contradicted | user:a | 1",
+        f"{line}2026-01-02 | user:a | 1",
+    ]
 
 
 def test_flagged_facts_are_marked_in_every_shape(live: LiveNode) -> None:
@@ -150,7 +171,7 @@ def test_a_value_too_long_for_the_budget_is_cut() -> None:
         scope="company",
         contradicted=True,
     )
-    packed = packed_lines([record], 100)
+    packed = packed_lines([record], 100, scope="company")
     assert packed.tokens <= 100
     assert packed.kept == [0]
     assert packed.text.endswith('"… | 2026-01-02 | until 2027-01-01 | contradicted | agent:b | 1')
@@ -175,7 +196,7 @@ def test_a_name_that_looks_like_another_is_spelled_out(name: str, shown: str) ->
         timestamp="2026-01-02T00:00:00Z", valid_from=None, valid_until=None, confidence=1.0,
         scope="company", contradicted=False,
     )  # fmt: skip
-    line = lines_of([record]).splitlines()[1]
+    line = lines_of([record], "company").splitlines()[1]
     assert line == f"{shown} | r:s | {shown} | 2026-01-02 | {shown} | 1"
 
 
