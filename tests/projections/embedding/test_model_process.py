@@ -3,9 +3,12 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import closing
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +19,12 @@ from engramlog.projections.embedding.providers.bundled import weights
 from engramlog.projections.embedding.providers.bundled.minilm import FLOAT32, INT8, MiniLM
 from engramlog.projections.embedding.providers.bundled.model_process import (
     ANSWER_SECONDS_MAX,
+    SERVER,
+    EmbeddingRequest,
     ModelProcess,
     _ahead,
+    _decode_answer,
+    encode,
     started_ahead,
 )
 from engramlog.projections.embedding.providers.provider import Purpose
@@ -65,6 +72,25 @@ def test_starting_it_returns_once_it_answers(model: ModelProcess) -> None:
     model.start()
     os.kill(pid, signal.SIGCONT)
     assert pid_of(model) == pid
+
+
+def test_it_ends_without_a_word_when_its_node_dies_amid_documents() -> None:
+    for _ in range(4):  # each of them is amid the model's C++ more often than not
+        here, there = Pipe()
+        with there:
+            process = subprocess.Popen(
+                [sys.executable, "-m", SERVER, str(there.fileno()), INT8],
+                pass_fds=(there.fileno(),),
+                stderr=subprocess.PIPE,
+            )
+        with process:
+            for number in range(40):
+                texts = ["some words"] if number == 0 else ["one two three " * 20] * 16
+                here.send_bytes(encode(EmbeddingRequest(number, "document", texts)))
+            answered = [_decode_answer(here.recv_bytes()).number for _ in range(2)]
+            here.close()
+            assert process.communicate() == (None, b"")
+        assert (answered, process.returncode) == ([0, 1], 0)
 
 
 def test_a_process_started_ahead_is_the_one_that_answers() -> None:

@@ -76,4 +76,5 @@ def _refuse_all(connection: Connection, fault: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(int(sys.argv[1]), sys.argv[2]))
+    # An orderly end of Python would abort in a thread that is inside the model, which is C++.
+    os._exit(run(int(sys.argv[1]), sys.argv[2]))
