@@ -7,6 +7,7 @@ find no room meanwhile are left out, and the next line says how many.
 import json
 import logging
 import os
+import select
 import sys
 import time
 from queue import SimpleQueue
@@ -150,7 +151,10 @@ class LineWriter(logging.Handler):
 
 def _write(descriptor: int, data: bytes) -> None:
     while data:
-        data = data[os.write(descriptor, data) :]
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:  # the pipe or terminal is another process's too
+            select.select([], [descriptor], [])
 
 
 def start_logging(level: str, form: Literal["auto", "text", "json"]) -> None:

@@ -24,12 +24,8 @@ def writer_to(descriptor: int) -> LineWriter:
     return made
 
 
-def test_a_pipe_that_nobody_reads_holds_up_no_one() -> None:
-    reading, writing = os.pipe()
-    writer = writer_to(writing)
-    count = 2 * (WAITING_BYTES_MAX + PIPE_BYTES) // len(TEXT)
-    for _ in range(count):
-        writer.handle(record(TEXT))
+def messages_of(reading: int, writing: int, writer: LineWriter) -> list[str]:
+    """What is in a pipe once its writer has closed."""
     found: list[bytes] = []
 
     def read() -> None:
@@ -41,11 +37,30 @@ def test_a_pipe_that_nobody_reads_holds_up_no_one() -> None:
     writer.close()
     os.close(writing)
     reader.join()
-    messages = [str(json.loads(line)["message"]) for line in found]
+    return [str(json.loads(line)["message"]) for line in found]
+
+
+def test_a_pipe_that_nobody_reads_holds_up_no_one() -> None:
+    reading, writing = os.pipe()
+    writer = writer_to(writing)
+    count = 2 * (WAITING_BYTES_MAX + PIPE_BYTES) // len(TEXT)
+    for _ in range(count):
+        writer.handle(record(TEXT))
+    messages = messages_of(reading, writing, writer)
     assert messages.count(TEXT) == len(messages) - 1
     left_out = count - messages.count(TEXT)
     assert left_out > 0
     assert messages[-1] == f"{left_out} lines are left out here: stderr took no more"
+
+
+def test_a_pipe_that_does_not_block_takes_whole_lines_once_it_is_read() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    writer = writer_to(writing)
+    count = 2 * PIPE_BYTES // len(TEXT)
+    for _ in range(count):
+        writer.handle(record(TEXT))
+    assert messages_of(reading, writing, writer) == [TEXT] * count
 
 
 def test_the_end_does_not_wait_for_a_pipe_that_nobody_reads(
