@@ -221,15 +221,24 @@ def are_talk(view: View, slots: I32) -> bool:
 
 def are_told(view: View, slots: I32, talks: I64) -> Bool:
     """Which facts are no entries of records. A talk's facts under one relation are entries if their
-    values are short and in no sentences, as in tickets, calendars and rows of tables. The oldest
-    decide, so that peers agree."""
+    values are short and in no sentences, and most are the only one of their entity, as in tickets,
+    calendars and rows of tables. Of the texts the oldest decide, so that peers agree."""
     runs = Runs(talks, view.relation[slots])
     of = np.repeat(np.arange(len(runs.count)), runs.count)
     oldest_first = view.by_age(slots[runs.order], of)
     told = are_speech(view, oldest_first, of, len(runs.count), TOLD_WORDS_MIN)
+    told |= _are_several(of, view.entity[oldest_first], len(runs.count))
     found = np.empty(len(slots), dtype=np.bool_)
     found[runs.order] = told[of]
     return found
+
+
+def _are_several(of: I64, entities: I32, count: int) -> Bool:
+    """In which of so many groups of facts most entities have several: what people say, in any
+    language."""
+    runs = Runs(of, entities)
+    several = np.where(runs.count > 1, runs.count, 0)
+    return 2 * np.bincount(of[runs.first], several, count) >= np.bincount(of, minlength=count)
 
 
 def are_speech(view: View, slots: I32, of: I64, count: int, words_min: int = WORDS_MIN) -> Bool:

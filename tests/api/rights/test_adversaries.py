@@ -117,7 +117,7 @@ def test_many_variations_of_one_source_do_not_drown_anothers(
 
 def test_variations_of_one_source_keep_their_order_if_no_other_disagrees(world: World) -> None:
     for number in range(5):
-        said = f"The chief engineer of zeus is Eve {number}"
+        said = f"The pilot of zeus is Eve {number}"
         world.say(world.trusted, TRUSTED, said, entity="project:zeus", relation="memory:pilot")
         world.say(world.trusted, TRUSTED, f"tea {number}", entity="project:hera")
     found = [each["fact"]["value"]["v"] for each in world.recalled()]

@@ -79,6 +79,28 @@ def test_texts_of_some_length_are_told_in_any_language() -> None:
     assert members(world, told) == told
 
 
+@pytest.mark.parametrize(
+    "turns",
+    [
+        ("你昨天把自行车停在哪里了？", "车站后面。", "好的。", "不客气。"),
+        ("Где велосипед?", "За вокзалом.", "Спасибо.", "Не за что."),
+        ("bike parked where?", "shed behind station", "thanks", "np"),
+    ],
+)
+def test_short_turns_of_a_talk_are_told_in_any_language(turns: tuple[str, ...]) -> None:
+    world = World()
+    said = [world.fact(user(("ann", "bo")[n % 2]), "said", text) for n, text in enumerate(turns)]
+    assert members(world, said[:1]) == said
+
+
+def test_a_hidden_turn_makes_no_talk_of_entries() -> None:
+    world = World()
+    world.fact(user("ann"), "said", "parked where?", scope="team")
+    entry = world.fact(user("ann"), "said", "behind station")
+    assert members(world, [entry]) == []
+    assert entry in members(world, [entry], "company", "team")
+
+
 def test_hidden_sentences_make_no_speech_of_rows() -> None:
     world = World()
     for text in SAID * 6:
