@@ -298,7 +298,7 @@ def _keep_private(path: Path) -> None:
 
 
 _Locks: TypeAlias = tuple[int, ...]
-"""Locked descriptors: of the lock file, with our pid in it, and of the directory."""
+"""Locked descriptors: of the lock file, with our pid in it, and of the directory, if it can be."""
 
 
 def _take_locks(path: Path, create: bool) -> _Locks:
@@ -316,30 +316,40 @@ def _take_locks(path: Path, create: bool) -> _Locks:
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as fault:
         raise DataDirectoryError(f"cannot write in {path}: {fault}") from fault
-    folder = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _lock_folder(folder)
     except OSError as fault:
         holder = os.read(lock, 32).partition(b"\n")[0].decode("ascii", "replace") or "unknown"
         os.close(lock)
-        os.close(folder)
         own = " (this one)" if holder == str(os.getpid()) else ""
         raise DirectoryLocked(f"{path} is in use by the process with pid {holder}{own}") from fault
+    try:
+        folder = _lock_folder(path)
+    except OSError as fault:
+        os.close(lock)
+        raise DirectoryLocked(
+            f"{path} is in use: another process has locked the directory itself, such as a node "
+            "whose lock file was removed, or flock"
+        ) from fault
     pid = f"{os.getpid()}\n".encode("ascii")
     os.pwrite(lock, pid, 0)  # over the last one's: a full disk has no room for another block
     os.ftruncate(lock, len(pid))
-    return lock, folder
+    return lock, *folder
 
 
-def _lock_folder(folder: int) -> None:
-    """Raises OSError if another process holds it. Some network file systems lock no directories."""
+def _lock_folder(path: Path) -> _Locks:
+    """The locked descriptor of the directory, if directories can be locked; they cannot on some
+    network file systems. Raises OSError: another process holds it."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        os.close(folder)
         raise
     except OSError:
-        return
+        os.close(folder)
+        return ()
+    return (folder,)
 
 
 def _release(locks: _Locks) -> None:

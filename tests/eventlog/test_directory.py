@@ -1,7 +1,10 @@
 """A data directory belongs to one process and one place; copies are detected, moves are allowed."""
 
+import errno
+import fcntl
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from contextlib import closing
@@ -109,6 +112,34 @@ def test_a_second_process_is_refused_although_the_lock_file_was_removed(data: Pa
         with pytest.raises(DirectoryLocked, match="is in use"):  # its own file is no lock
             HeldDirectory.open(data)
     HeldDirectory.open(data).close()
+
+
+def test_a_directory_that_another_program_locks_names_no_process_of_before(data: Path) -> None:
+    HeldDirectory.open(data).close()
+    folder = os.open(data, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with pytest.raises(DirectoryLocked, match="has locked the directory itself"):
+            HeldDirectory.open(data)
+    finally:
+        os.close(folder)
+    HeldDirectory.open(data).close()
+
+
+def test_where_directories_cannot_be_locked_the_lock_file_is_enough(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def no_folders(descriptor: int, operation: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOLCK, "No locks available")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", no_folders)
+    for _ in range(2):
+        with closing(HeldDirectory.open(data)), pytest.raises(DirectoryLocked, match="pid"):
+            HeldDirectory.open(data)
 
 
 def test_the_lock_of_a_killed_process_is_free(data: Path) -> None:
