@@ -4,7 +4,8 @@
 facts calls Jimmy Gomez. So an entity is named by its URI, its display name, a short value that
 few entities have, or a word of such a value that is a name. Two kinds of its facts do not count:
 what it says in a conversation is rarely about it, and one whose value is its display name says
-nothing new.
+nothing new. But what is said with its name in conversations, by it or by others, counts unless it
+is much.
 
 A code (see ``codes``) says which fact is meant, without an entity: 2 for each of the few facts that
 hold it as written, unless it is part of a name of what the question names.
@@ -27,12 +28,14 @@ from engramlog.projections.columns.names.entity_names import (
     words_of,
 )
 from engramlog.projections.image.view import View
+from engramlog.projections.recall.conversation.conversations import conversations
 from engramlog.projections.recall.conversation.speakers import are_said, capitalised_words
 from engramlog.projections.recall.conversation.subject_names import (
     HOLDERS_MAX,
     PUNCTUATION_MAX,
     WORDS_MAX,
     named_in_part,
+    subject_names,
 )
 from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
@@ -41,6 +44,8 @@ from engramlog.projections.text.codes import codes_in
 
 LEADING = 50
 """How many of each stage's best hits are looked at for values that name their entity."""
+SAID_WITH_NAME_MAX = 20
+"""Where more is said with a name, it tells little of each."""
 NAME_CHARS_MAX = 200
 CODE_HOLDERS_MAX = 5
 """How many facts may hold a code that says which fact is meant."""
@@ -75,7 +80,11 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     names = [*map(view.entities.text, named.tolist()), *spelled_out]
     copied = _holding_codes(survey, names)
     coded = distinct(np.concatenate([_NONE, *copied.values()]))
-    slots = distinct(np.concatenate([about, leading, coded]))
+    with_names = _said_with_names(survey, about)
+    said = distinct(np.concatenate([_NONE, *with_names.values()]))
+    marked = {f"with the name {name}": slots for name, slots in with_names.items()}
+    marked |= {f"holds {code}": slots for code, slots in copied.items()}
+    slots = distinct(np.concatenate([about, leading, said, coded]))
     if not len(slots):
         raise StageDisabled("the question names no entity with facts beyond what it says")
 
@@ -87,14 +96,29 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
             else [f"subject: about {text(int(view.entity[slot]))}"]
             for slot, points in zip(chosen.tolist(), among(chosen, leading).tolist(), strict=True)
         ]
-        for code, holders in copied.items():
-            for at in np.flatnonzero(among(chosen, holders)).tolist():
-                found[at] = [f"subject: holds {code}"]
+        for mark, marked_slots in marked.items():
+            for at in np.flatnonzero(among(chosen, marked_slots)).tolist():
+                found[at] = [f"subject: {mark}"]
         return found
 
     scores, hops = np.ones(len(slots)), np.zeros(len(slots), dtype=np.int32)
     scores[among(slots, coded)] = 2.0
     return Candidates(slots, scores, hops, why, ages=view.ages, builds_on=True)
+
+
+def _said_with_names(survey: Survey, about: I32) -> dict[str, I32]:
+    """By name of the question, what is said in conversations with it as the speaker's or in the
+    text, besides the facts about it, if that is little."""
+    view, found = survey.view, dict[str, I32]()
+    if survey.context is None:
+        return found
+    for name in subject_names(survey):
+        held = survey.holding(view.tokenize(name))
+        held = held[(view.object[held] < 0) & ~among(held, about)]
+        said = held[conversations(survey, survey.context, held).of(held) >= 0]
+        if 0 < len(said) <= SAID_WITH_NAME_MAX:
+            found[name] = said
+    return found
 
 
 def _holding_codes(survey: Survey, names: Sequence[str]) -> dict[str, I32]:

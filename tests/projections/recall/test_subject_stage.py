@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from engramlog.projections.moment import Moment
 from engramlog.projections.recall.answer import RecallAnswer
+from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.speakers import are_said
 from engramlog.projections.recall.conversation.subject_names import HOLDERS_MAX
 from engramlog.projections.recall.pipeline import recall
@@ -18,9 +19,15 @@ from tests.worlds.counted_work import work
 from tests.worlds.recall_world import NOW_US, World, reader, survey_of, user
 
 
-def found(world: World, query: str, *scopes: str, **more: Any) -> Candidates:
+def found(
+    world: World,
+    query: str,
+    *scopes: str,
+    context: ConversationContext | None = None,
+    **more: Any,
+) -> Candidates:
     """What the stage finds after the words of the question."""
-    at = survey_of(world, query, *scopes)
+    at = survey_of(world, query, *scopes, context=context)
     words = lexical.run(at, lexical.Parameters(), {})
     return subject.run(at, subject.Parameters(**more), {"lexical": words})
 
@@ -173,6 +180,48 @@ def test_what_an_entity_says_is_not_about_it() -> None:
         world.fact(user("ann"), "is:member", f"committee {n}", source="table")
     world.fact(user("ann"), "says", "I will be back.", source="another talk")
     assert found(world, "On which committee is Ann?").slots.tolist() == [6, 7, 8, 9, 10, 11]
+
+
+def service_and_channel(messages: int) -> World:
+    """Two records of a service, and a channel in which people speak of it."""
+    world = World()
+    world.fact(user("search"), "has:owner", "team discovery", source="table")  # 0
+    world.fact(user("search"), "has:port", "8090", source="table")  # 1
+    for n in range(messages):
+        world.fact(user("omar"), "says", f"Search was slow for us, it is the {n}.", source="talk")
+    world.fact(user("omar"), "says", "I am sorry that it took me an hour.", source="talk")
+    return world
+
+
+def test_what_others_say_of_a_named_thing_counts_as_its_records_do() -> None:
+    context = ConversationContext()
+    candidates = found(service_and_channel(3), "Why was Search slow?", context=context)
+    assert candidates.slots.tolist() == [0, 1, 2, 3, 4]
+    assert set(candidates.scores.tolist()) == {1.0}
+    assert candidates.why(candidates.slots)[1:3] == [
+        [f"subject: about {user('search')}"],
+        ["subject: with the name Search"],
+    ]
+
+
+def test_a_thing_of_which_much_is_said_and_talk_without_context_lift_no_speech() -> None:
+    much = service_and_channel(subject.SAID_WITH_NAME_MAX + 1)
+    assert found(
+        much, "Why was Search slow?", context=ConversationContext()
+    ).slots.tolist() == [0, 1]  # fmt: skip
+    assert found(service_and_channel(3), "Why was Search slow?").slots.tolist() == [0, 1]
+
+
+def test_unreadable_speech_neither_counts_nor_makes_it_much() -> None:
+    world = service_and_channel(3)
+    for n in range(subject.SAID_WITH_NAME_MAX):
+        text = f"Search was secret, and it is the {n}."
+        world.fact(user("eve"), "says", text, source="board", scope="team")
+    context = ConversationContext()
+    seen = found(world, "Why was Search slow?", context=context)
+    assert seen.slots.tolist() == [0, 1, 2, 3, 4]
+    asked = found(world, "Why was Search slow?", "company", "team", context=context)
+    assert asked.slots.tolist() == [0, 1]
 
 
 def test_twice_the_relations_of_an_entity_are_about_twice_the_work() -> None:
