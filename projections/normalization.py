@@ -65,7 +65,7 @@ def normalize_ref(text: str) -> str:
     no refs without an edge. Raises ValueError: empty or not a URI."""
     normal = normalize_uri(text)
     if _SCHEME.match(normal) is None:
-        raise ValueError("a ref must be an entity URI, such as stigmem://authority/type/id")
+        raise ValueError("a ref must be an entity URI, such as company:acme")
     return normal
 
 

@@ -208,3 +208,24 @@ def test_acts_show_at_once_and_go_back_if_the_node_refuses(live: LiveNode, visit
     back()
     expect(page.locator(".statement")).not_to_contain_text("ended")
     assert tab.faults == []
+
+
+def test_a_node_with_the_demo_offers_its_questions_and_not_to_load_it_again(
+    spaceflight: LiveNode, visit: Visit
+) -> None:
+    page = visit(spaceflight).open("start")
+    expect(page.locator(".ways")).to_contain_text("in this memory already")
+    expect(page.get_by_role("button", name="Load the demo here")).to_have_count(0)
+    page = visit(spaceflight).open("recall")
+    page.get_by_role("button", name="How many moons of Saturn are known?").click()
+    expect(page.locator("#content")).to_contain_text("moon-count | 274")
+
+
+def test_a_node_without_the_demo_offers_to_load_it_and_none_of_its_questions(
+    live: LiveNode, visit: Visit
+) -> None:
+    live.call("POST", "/v1/facts", key=CONTROL_TOKEN, json=fact())
+    page = visit(live).open("start")
+    expect(page.get_by_role("button", name="Load the demo here")).to_be_enabled()
+    page = visit(live).open("recall")
+    expect(page.locator("#content .empty").first).to_have_text("Ask anything. ")

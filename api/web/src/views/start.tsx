@@ -7,6 +7,7 @@ import { Section, View } from "../parts/frame";
 import { count, plural, visible } from "../parts/text";
 import { addressOf, go } from "../state/place";
 import { may, me } from "../state/session";
+import { useDemo } from "./demo";
 import { loadLines, notesOf, type Progress } from "./loading";
 
 interface Connectors {
@@ -23,6 +24,7 @@ export const StartView = (): JSX.Element => <StartHere again />;
 export const StartHere = ({ again = false }: { again?: boolean }): JSX.Element => {
   const ask: Ask = { path: "/v1/mcp/connectors" };
   const { data } = useAnswer<Connectors>(ask);
+  const loaded = useDemo();
   const [progress, setProgress] = useState<Progress | null>(null);
   const [fault, setFault] = useState("");
   const who = me.value;
@@ -57,8 +59,14 @@ export const StartHere = ({ again = false }: { again?: boolean }): JSX.Element =
       <div class="ways">
         <Section title="Sixty-eight years of space flight">
           <p>Real, dated history with sources that disagree: 4,630 facts to search, draw and settle.</p>
-          <p><button type="button" class="primary" disabled={busy || !may("write")} onClick={() => void load(async () => (await fetch(DEMO)).text(), addressOf("search", { q: "", at: "" }))}>Load the demo here</button></p>
-          <p class="muted">Everything is received today. <code>engramlog demo</code> makes a node of its own whose log reaches back to 1957.</p>
+          {loaded === true ? (
+            <p class="muted">It is in this memory already. A second time, it would state again what its history ended.</p>
+          ) : (
+            <>
+              <p><button type="button" class="primary" disabled={busy || loaded === null || !may("write")} onClick={() => void load(async () => (await fetch(DEMO)).text(), addressOf("search", { q: "", at: "" }))}>Load the demo here</button></p>
+              <p class="muted">Everything is received today. <code>engramlog demo</code> makes a node of its own whose log reaches back to 1957.</p>
+            </>
+          )}
         </Section>
         <Section title="A note">
           <form class="fields" onSubmit={(event) => {

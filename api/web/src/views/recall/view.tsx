@@ -5,13 +5,13 @@ import { Empty, Fault, Section, View } from "../../parts/frame";
 import { dayText, timeText, visible } from "../../parts/text";
 import { amend, at, param, scope } from "../../state/place";
 import { ScopeChoice } from "../../parts/scope";
+import { DEMO_QUESTIONS, useDemo } from "../demo";
 import { Answered } from "./answer";
 import { RECEIPTS, Receipts } from "./receipts";
 import type { LabAsks, Profiles } from "./types";
 
 const BUDGET = 2000;
 const CANDIDATES = 60;
-const EXAMPLES = ["who is responsible for what?", "what changed lately?", "what is disputed?"];
 
 const asked = (profile: string, moment: string): LabAsks => {
   const question = {
@@ -59,7 +59,7 @@ export const RecallView = (): JSX.Element => {
       )}
       <Fault fault={profiles.fault} />
       {question === "" && param("receipt") === "" && (
-        <Empty>Ask anything. {EXAMPLES.map((each) => <button type="button" class="quiet" key={each} onClick={() => amend({ q: each })}>{each}</button>)}</Empty>
+        <Empty>Ask anything. <Examples /></Empty>
       )}
       {first !== null && (
         <div class={other === null ? "" : "side-by-side"}>
@@ -71,6 +71,11 @@ export const RecallView = (): JSX.Element => {
     </View>
   );
 };
+
+/** Questions that the demo answers, where it is loaded. */
+const Examples = (): JSX.Element => (
+  <>{useDemo() === true && DEMO_QUESTIONS.map((each) => <button type="button" class="quiet" key={each} onClick={() => amend({ q: each })}>{each}</button>)}</>
+);
 
 /** Midnight as its day. */
 const shortMoment = (text: string): string => text.replace(/T00:00:00(\.0+)?Z$/, "");
