@@ -45,6 +45,8 @@ PATH = "/mcp"
 CANCELLED = "notifications/cancelled"
 ANSWERS_SECONDS_MAX = 60.0
 """How long a client that has closed stdin may get answers."""
+CALLS_SECONDS_MAX = 5.0
+"""How long running calls may take to end once a signal has come."""
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -66,24 +68,42 @@ class HttpAddress(Struct, frozen=True, kw_only=True):
 def serve_stdio(server: Server[Any]) -> None:
     """Serve one client on stdin and stdout until it closes one of them. Raises KeyboardInterrupt
     at SIGINT and SIGTERM, so that the caller closes its directory."""
+    stop: list[Callable[[], object]] = []
+    faults: list[BaseException] = []
 
-    async def terminated() -> bool:
-        lines = anyio.wrap_file(io.StringIO())  # the SDK reads none itself
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
         with anyio.CancelScope() as serving:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+            stop.append(lambda: loop.call_soon_threadsafe(serving.cancel))
+            lines = anyio.wrap_file(io.StringIO())  # the SDK reads none itself
             async with stdio_server(stdin=lines) as (_, outgoing):
                 answers = Answers(outgoing)
                 messages = stdin_messages(answers)
                 await server.run(messages, answers, server.create_initialization_options())
-        return serving.cancel_called
 
-    stopped = False
+    def run() -> None:
+        try:
+            anyio.run(serve)
+        except* BrokenPipeError:  # the client is gone
+            pass
+        except* BaseException as found:
+            faults.append(found)
+
+    # The threads of a daemon are daemons too: one that writes to a client that reads nothing must
+    # not keep the process from ending.
+    session = Thread(target=run, name="mcp", daemon=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    session.start()
     try:
-        stopped = anyio.run(terminated)
-    except* BrokenPipeError:  # the client is gone
-        pass
-    if stopped:
-        raise KeyboardInterrupt
+        session.join()
+    except KeyboardInterrupt:
+        for each in stop:
+            with suppress(RuntimeError):  # it has just ended
+                each()
+        session.join(CALLS_SECONDS_MAX)
+        raise
+    if faults:
+        raise faults[0]
 
 
 def serve_http(

@@ -1,19 +1,22 @@
 """The process of ``engramlog mcp``: odd messages on its pipes, signals, and its client's end."""
 
+import fcntl
 import json
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from tests.worlds.mcp_clients import KEY
 from tests.worlds.processes import NodeProcess, create_key, environment, serving
-from tests.worlds.waiting import SECONDS_MAX
+from tests.worlds.waiting import SECONDS_MAX, until
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +110,26 @@ def test_a_server_on_pipes_ends_at_ctrl_c_and_with_its_client(node: NodeProcess)
         process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
         process.stdin.flush()
         assert process.wait(SECONDS_MAX) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a pipe's size is set as Linux does")
+def test_a_server_ends_although_its_client_reads_nothing(node: NodeProcess) -> None:
+    with wired(node) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        full = fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "%s"}\n' % (b"x" * 2 * full))
+        process.stdin.flush()
+        until(lambda: _waiting_bytes(process.stdout) == full)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS_MAX) == 130
+
+
+def _waiting_bytes(pipe: IO[bytes] | None) -> int:
+    """How much of a pipe is unread."""
+    assert pipe is not None
+    (size,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return size
 
 
 IN_THE_BACKGROUND = ("sh", "-c", """trap '' INT; exec "$@" """, "sh")
