@@ -17,10 +17,11 @@ from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.request_context import RequestContext, Unsettled
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.bodies import answer, parse_body, query_of, read_bytes, unknown_fields
+from engramlog.api.http.connections import connection_of
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.http.state.sessions import SESSION_LENGTH_MAX
-from engramlog.api.node.fair_threads import FairThreads
+from engramlog.api.node.fair_threads import FairThreads, never
 from engramlog.api.node.tasks.jobs import JobRecord, accepted
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.log import Idempotency
@@ -128,14 +129,29 @@ class Call(RequestContext):
 
         return begun
 
+    async def read(self, work: Callable[[], Result]) -> Result:
+        """Run a read in a thread, unless the caller disconnects before its turn. Raises as
+        ``FairThreads``, and as ``check_rights`` if the rights change before its turn."""
+        return await self.service.reads.run(
+            self.caller.queued_as, self.checked(work), admitted=True, gone=self._gone()
+        )
+
+    def _gone(self) -> Callable[[], bool]:
+        """Whether the caller has disconnected since."""
+        connection = connection_of(self.request)
+        return never if connection is None else lambda: connection.lost
+
     async def in_long_pool(
         self, work: Callable[[], Result], *, pool: FairThreads | None = None, admitted: bool = False
     ) -> Result:
-        """Run long work where it delays no other read; ``pool``: another than the usual one. Raises
-        as ``FairThreads``, and as ``check_rights`` if the rights change before its turn."""
+        """Run long work where it delays no other read; ``pool``: another than the usual one.
+        ``admitted``: also if the caller disconnects (see ``FairThreads``). Raises as ``read``."""
 
         long = pool or self.service.long
-        return await long.run(self.caller.queued_as, self.checked(work), admitted=admitted)
+        gone = never if admitted else self._gone()
+        return await long.run(
+            self.caller.queued_as, self.checked(work), admitted=admitted, gone=gone
+        )
 
     def session(self) -> str | None:
         """The ``Stigmem-Session`` header. Raises ApiError 400 ``session_id_too_long`` or

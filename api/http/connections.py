@@ -112,6 +112,7 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
         self.address = ""
+        self.lost = False
         self._connections = connections
         self._inner = inner
         self._transport: asyncio.Transport | None = None
@@ -149,6 +150,7 @@ class ClientConnection(asyncio.Protocol):
         return self._inner.eof_received() if self._admitted else None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
         if self._admitted:
             self._connections.remove(self)
             self._inner.connection_lost(exc)

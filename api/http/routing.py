@@ -140,7 +140,7 @@ class Route(Struct, frozen=True, kw_only=True):
         if self.is_async:
             return await self.handler(call, **given)
         work = partial(self.handler, call, **given)
-        return await (call.in_long_pool(work) if self.long else call.in_pool(call.checked(work)))
+        return await (call.in_long_pool(work) if self.long else call.read(work))
 
 
 def _unreadable(call: Call, fault: ApiError) -> str | None:

@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from engramlog.api.node.refusing_threads import RefusingThreads
 
@@ -19,12 +19,29 @@ WAITING_EACH_MAX = 8
 Result = TypeVar("Result")
 
 
+def never() -> bool:
+    return False
+
+
 class ThreadsBusy(Exception):
     """Too much work waits already, so this work did not begin. Try again later."""
 
 
 class ThreadsClosed(Exception):
     """The node stops, so this work did not begin."""
+
+
+class _Turn(NamedTuple):
+    """One that waits. ``gone``: whether its caller wants no answer any more."""
+
+    comes: asyncio.Future[None]
+    gone: Callable[[], bool]
+
+    def over(self) -> bool:
+        """Whether no caller waits any more."""
+        if self.gone() and not self.comes.done():
+            self.comes.set_exception(ConnectionResetError("the caller has gone"))
+        return self.comes.done()
 
 
 class FairThreads:
@@ -38,7 +55,7 @@ class FairThreads:
         self._refuses = True
         self._closed = False
         self._running = Counter[str]()
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[_Turn]] = OrderedDict()
 
     @property
     def waiting(self) -> int:
@@ -50,15 +67,22 @@ class FairThreads:
         self._refuses = False
 
     async def run(
-        self, caller: str, work: Callable[[], Result], *, admitted: bool = False
+        self,
+        caller: str,
+        work: Callable[[], Result],
+        *,
+        admitted: bool = False,
+        gone: Callable[[], bool] = never,
     ) -> Result:
         """Do the work in a thread once it is the caller's turn. ``admitted``: a read, a further
         part of work that has begun, or a job with its own bound. It may wait, but is never refused.
-        Raises ThreadsBusy: too much waits. ThreadsClosed."""
+        ``gone``: whether the caller has disconnected; then work that waits gives up its place.
+        Raises ThreadsBusy: too much waits. ThreadsClosed. ConnectionResetError: the caller is
+        gone."""
         if self._free and self._running[caller] < self._each:
             self._take(caller)
         else:
-            await self._turn(caller, admitted=admitted)
+            await self._turn(caller, gone, admitted=admitted)
         try:
             doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
         except BaseException as fault:  # the process may start no thread now
@@ -75,16 +99,15 @@ class FairThreads:
         self._closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    async def _turn(self, caller: str, *, admitted: bool) -> None:
-        mine = self._waiting.get(caller, ())
-        if (
-            self._refuses
-            and not admitted
-            and (len(mine) >= WAITING_EACH_MAX or self.waiting >= WAITING_MAX)
-        ):
-            raise ThreadsBusy("too many long requests wait already")
+    async def _turn(self, caller: str, gone: Callable[[], bool], *, admitted: bool) -> None:
+        if self._refuses and not admitted:
+            for name, turns in list(self._waiting.items()):
+                self._waiting[name] = deque(each for each in turns if not each.over())
+            mine = self._waiting.get(caller, ())
+            if len(mine) >= WAITING_EACH_MAX or self.waiting >= WAITING_MAX:
+                raise ThreadsBusy("too many long requests wait already")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(caller, deque()).append(turn)
+        self._waiting.setdefault(caller, deque()).append(_Turn(turn, gone))
         try:
             await turn
         except asyncio.CancelledError:
@@ -108,12 +131,12 @@ class FairThreads:
         if not self._running[caller]:
             del self._running[caller]
         for name, turns in list(self._waiting.items()):
-            while turns and turns[0].done():
+            while turns and turns[0].over():
                 turns.popleft()
             begins = bool(turns) and self._running[name] < self._each
             if begins:
                 self._take(name)
-                turns.popleft().set_result(None)
+                turns.popleft().comes.set_result(None)
                 self._waiting.move_to_end(name)
             if not turns:
                 del self._waiting[name]

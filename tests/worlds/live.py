@@ -79,6 +79,9 @@ class LiveNode:
             headers.setdefault("Content-Type", "application/json")
         return self.http.request(method, path, headers=headers, **options)
 
+    def open_connections(self) -> int:
+        return len(self._connections)
+
     def service(self) -> Service:
         """The handlers' shared service."""
         return self.app.service

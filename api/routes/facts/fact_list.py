@@ -76,9 +76,7 @@ async def list_facts(call: Call, query: FactListQuery) -> web.Response:
             ]
         return page, records, encoded(warned(body, query))
 
-    page, records, data = (
-        found() if _is_quick(call, query) else await call.in_pool(call.checked(found))
-    )
+    page, records, data = found() if _is_quick(call, query) else await call.read(found)
     call.note_facts(records)
     headers = {"X-Total-Count": str(page.total)}
     return json_answer(data, headers=headers)

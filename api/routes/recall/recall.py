@@ -75,9 +75,7 @@ async def _recall(call: Call, body: RecallBody, warnings: list[str], shape: Shap
         shape=shape,
         verify=verify,
         check=call.check_rights,
-        here=lambda: call.in_pool(
-            call.checked(lambda: answered(call, body, warnings, shape=shape, verify=verify))
-        ),
+        here=lambda: call.read(lambda: answered(call, body, warnings, shape=shape, verify=verify)),
     )
     call.service.tracker.note(found.used, found.at_us)
     if found.receipt is not None:

@@ -1,9 +1,11 @@
 """Long work waits in its own queue: bounded, and fair between callers."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,6 +17,7 @@ from engramlog.api.node.fair_threads import (
     ThreadsClosed,
 )
 from tests.worlds.live import LiveNode
+from tests.worlds.waiting import until
 
 
 @asynccontextmanager
@@ -119,6 +122,35 @@ def test_a_disconnected_caller_gives_its_turn_back() -> None:
     run(test)
 
 
+def test_what_waits_for_a_caller_who_has_gone_gives_up_its_place() -> None:
+    async def test(long: FairThreads) -> None:
+        done: list[str] = []
+        left = False
+        async with occupied(long):
+            waits = [
+                asyncio.ensure_future(long.run("a", lambda: done.append("a"), gone=lambda: left))
+                for _ in range(WAITING_EACH_MAX)
+            ]
+            await asyncio.sleep(0)
+            with pytest.raises(ThreadsBusy):
+                await long.run("a", lambda: None)
+            left = True
+            again = asyncio.ensure_future(long.run("a", lambda: done.append("again")))
+            read = asyncio.ensure_future(
+                long.run("b", lambda: done.append("b"), admitted=True, gone=lambda: True)
+            )
+            await asyncio.sleep(0)
+            assert long.waiting == 2
+        for each in (*waits, read):
+            with pytest.raises(ConnectionResetError):
+                await each
+        await again
+        assert done == ["again"]
+        assert long.waiting == 0
+
+    run(test)
+
+
 def test_what_waits_when_the_node_stops_is_refused_and_not_done() -> None:
     async def test(threads: FairThreads) -> None:
         done: list[str] = []
@@ -180,3 +212,19 @@ def test_a_read_that_no_thread_took_is_not_done_later(
     assert live.call("GET", "/v1/search?q=x").status_code == 200
     assert live.service().stage_pool.submit(lambda: "taken").result(10) == "taken"
     assert done == []
+
+
+def test_a_read_that_waits_is_not_done_for_a_caller_who_has_gone(live: LiveNode) -> None:
+    reads, gate, before = live.service().reads, threading.Event(), live.open_connections()
+    for name in ("busy", "busier"):
+        for _ in range(2):
+            live.run_soon(reads.run(name, gate.wait, admitted=True))
+    try:
+        asked = urlsplit(live.url)
+        with socket.create_connection((asked.hostname, asked.port)) as caller:
+            caller.sendall(b"GET /v1/search?q=tea HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda: reads.waiting == 1)
+        until(lambda: live.open_connections() == before)
+    finally:
+        gate.set()
+    until(lambda: 'status="499"' in live.call("GET", "/metrics").text)
