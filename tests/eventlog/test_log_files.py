@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
+from engramlog.eventlog.engines.sqlite import erasing, schema
 from engramlog.eventlog.engines.sqlite import log as sqlite_log
-from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.engines.sqlite.log import LogFiles
 from engramlog.eventlog.errors import StorageFailed, StorageFull
 from engramlog.replay.verify import verify
@@ -75,6 +75,31 @@ def test_a_log_takes_writes_after_another_process_emptied_its_write_ahead_log_du
             log.append([fact()])
         log.append([fact()])
         assert (log.fault, log.head().position) == (None, 2_002)
+
+
+def test_a_log_takes_writes_after_another_process_merged_a_scrub_that_a_reader_kept_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasing, "TRUNCATE_ATTEMPTS", 1)
+    path = tmp_path / "log.db"
+    with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
+        writer = log._writer  # pyright: ignore[reportPrivateUsage]
+        assert writer is not None
+        writer.set_busy_timeout(0)
+        # The free pages that scrubbing gives back.
+        for change in ("CREATE TABLE t AS SELECT zeroblob(1000000)", "DROP TABLE t"):
+            writer.execute(change)
+        log.append([fact()])
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        log.append([fact()])
+        other.execute("BEGIN; SELECT * FROM events LIMIT 1").fetchall()
+        with pytest.raises(StorageFailed, match="a reader does not finish"):
+            log.scrub()
+        size = path.stat().st_size
+        other.execute("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        assert path.stat().st_size < size
+        log.append([fact()])
+        assert log.fault is None
 
 
 def test_a_log_takes_writes_after_another_process_merged_its_write_ahead_log(

@@ -78,7 +78,7 @@ class LogFiles:
             found = _inode_and_size(path)
             inode, size = self._seen.get(path, found or (0, 0))
             cut = found is not None and found[0] == inode and found[1] < size
-            if cut and not (path == self._paths[1] and db is not None and _is_merged(db)):
+            if cut and not (db is not None and _is_merged(db)):
                 raise StorageFailed(
                     f"{path} was cut off while the node serves: it takes no more writes, so that "
                     "the rest stays whole; stop it and restore a backup"
@@ -93,10 +93,14 @@ class LogFiles:
 
 
 def _is_merged(db: apsw.Connection) -> bool:
-    """Whether nothing is in the write-ahead log: another process, such as a backup program, may
-    have merged it into the database and emptied it."""
-    frames, _ = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-    return frames == 0
+    """Whether nothing is in the write-ahead log, and the database has all its pages: another
+    process, such as a backup program, may have merged it into the database and emptied it. Then a
+    database that was rewritten is smaller, too."""
+    with suppress(apsw.Error):  # a page that is missing
+        frames, _ = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        pages, page_bytes = (cast("int", db.pragma(name)) for name in ("page_count", "page_size"))
+        return frames == 0 and pages * page_bytes <= os.stat(db.filename).st_size
+    return False
 
 
 def _inode_and_size(path: str) -> tuple[int, int] | None:
