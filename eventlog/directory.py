@@ -311,7 +311,8 @@ def _take_locks(path: Path, create: bool) -> _Locks:
         elif create:
             _keep_private(path)
     except OSError as fault:
-        raise DataDirectoryError(f"cannot make {path}: {fault.strerror}") from fault
+        why = "it is a file" if isinstance(fault, FileExistsError) else fault.strerror
+        raise DataDirectoryError(f"cannot make {path}: {why}") from fault
     try:
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as fault:

@@ -44,7 +44,10 @@ def wire_value(value: PlainValue | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
         plain = str.__str__(value)  # an enum's own ``str`` is its name
         return {"type": "ref" if isinstance(value, Ref) else "string", "v": plain}
-    raise TypeError(f"value: a fact cannot hold a {type(value).__name__}")
+    raise TypeError(
+        f"value: a fact cannot hold a {type(value).__name__}: give a text, number, boolean, "
+        "datetime, None or Ref"
+    )
 
 
 def is_exact(number: int) -> bool:

@@ -119,12 +119,14 @@ def test_a_profile_that_does_not_exist_stops_the_start(tmp_path: Path) -> None:
     assert "recall_profile: no recall profile 'nope'; there are abmind" in done.stderr
 
 
-@pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_file_is_no_data_directory(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "why"), [("file", "it is a file"), ("file/below", "Not a directory")]
+)
+def test_a_file_is_no_data_directory(tmp_path: Path, place: str, why: str) -> None:
     (tmp_path / "file").write_text("mine")
     done = engramlog("serve", "--data", tmp_path / place, "--port", "0")
     assert done.returncode == 1
-    assert f"cannot make {tmp_path / place}: " in done.stderr
+    assert f"cannot make {tmp_path / place}: {why}" in done.stderr
 
 
 def test_keys_are_required_by_default(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def register(commands: Subcommands) -> None:
     _add_common(parser)
 
     parser = commands.add("retract", "end a fact", RETRACT, RETRACT_EXAMPLES)
-    parser.add_argument("id", metavar="ID", help="the fact's id")
+    parser.add_argument("id", metavar="ID", help="the fact's id, as show prints it")
     parser.add_argument("--reason", default="", help="a note for the log")
     add_target_arguments(parser, json=True)
 

@@ -162,6 +162,13 @@ class Drink(str, Enum):  # noqa: UP042 - ``str`` of StrEnum is the value
     TEA = "green tea"
 
 
+def test_a_refused_value_is_told_what_a_fact_can_hold(memory: Memory, user: str) -> None:
+    with pytest.raises(TypeError, match=r"a list: give a text, number, boolean, datetime, None or"):
+        memory.assert_fact("user:ann", "memory:likes", ["tea"], user=user)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ClientError, match="an entity URI, such as company:acme"):
+        memory.assert_fact("user:ann", "rel:works_at", Ref("acme"), user=user)
+
+
 def test_a_text_of_an_enum_is_stored_by_its_value(memory: Memory, user: str) -> None:
     stated = memory.assert_fact(f"user:{user}", "test:drink", Drink.TEA)
     assert stated.value == "green tea"
