@@ -267,7 +267,9 @@ class RequestContext(ReadingContext, ABC):
 
         again = None if self.node.shared is None or self.written else look_again
         self.node.writer.take(
-            Submission(commands, principal, idempotency, None, atomic, answer, again)
+            Submission(
+                commands, principal, idempotency, None, atomic, answer, again, self.caller.queued_as
+            )
         )
         answered = await answer.future
         self.written.extend(each for each in answered.outcomes if isinstance(each, Done))

@@ -48,7 +48,7 @@ class Caller(Struct, frozen=True):
 
     @property
     def queued_as(self) -> str:
-        """In whose turn the request gets a thread or a job: tokens share their issuer's."""
+        """In whose turn it gets a thread, a job or the writer: tokens share their issuer's."""
         return self.issuer or self.authorization.principal
 
 

@@ -83,12 +83,14 @@ def _call(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
 
 
 class Submission:
-    """One caller's commands, to be written together. ``outcome``: receives the outcome. ``answer``:
-    a future of it; only if no ``outcome`` was given. ``check``: called in the writer's thread
-    once everything before the submission's events is published; what it raises is the outcome."""
+    """One caller's commands, to be written together. ``queued_as``: in whose turn they are written,
+    the actor's by default. ``outcome``: receives the outcome. ``answer``: a future of it; only if
+    no ``outcome`` was given. ``check``: called in the writer's thread once everything before the
+    submission's events is published; what it raises is the outcome."""
 
     __slots__ = (
-        "actor", "answer", "atomic", "check", "commands", "idempotency", "outcome", "received_at"
+        "actor", "answer", "atomic", "check", "commands", "idempotency", "outcome",
+        "queued_as", "received_at",
     )  # fmt: skip
 
     def __init__(
@@ -100,10 +102,12 @@ class Submission:
         atomic: bool,
         outcome: Answered | None = None,
         check: Callable[[], None] | None = None,
+        queued_as: str | None = None,
     ) -> None:
         self.commands = commands
         self.check = check
         self.actor = actor
+        self.queued_as = queued_as or actor
         self.idempotency = idempotency
         self.received_at = received_at
         self.atomic = atomic

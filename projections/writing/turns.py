@@ -24,21 +24,21 @@ def in_turn(
     for each in waiting:
         size = len(each.commands)
         if (
-            each.actor in first
-            or taken[each.actor] + size > LARGE_COMMANDS
+            each.queued_as in first
+            or taken[each.queued_as] + size > LARGE_COMMANDS
             or commands + size > GROUP_COMMANDS_MAX
         ):
-            first.setdefault(each.actor, each)
+            first.setdefault(each.queued_as, each)
             later.append(each)
         else:
             small.append(each)
-            taken[each.actor] += size
+            taken[each.queued_as] += size
             commands += size
     groups = [small] if small else []
     large = [each for each in first.values() if len(each.commands) > LARGE_COMMANDS]
     if large:
-        chosen = min(large, key=lambda each: served.get(each.actor, 0))
-        served[chosen.actor] = max(served.values(), default=0) + 1
+        chosen = min(large, key=lambda each: served.get(each.queued_as, 0))
+        served[chosen.queued_as] = max(served.values(), default=0) + 1
         later.remove(chosen)
         groups.append([chosen])
     return groups, later

@@ -19,6 +19,7 @@ from engramlog.projections.rights.capability_token import (
     issue,
     narrow,
 )
+from engramlog.projections.writing.submission import Submission
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 
 ALICE = "stigmem://acme.example/user/alice"
@@ -429,6 +430,24 @@ def test_holders_share_the_jobs_of_their_issuer(
     finally:
         ended.set()
     assert asked == [202, 503, 503, 202]
+
+
+@pytest.mark.usefixtures("world")
+def test_holders_share_the_writers_turns_of_their_issuer(
+    node: LiveNode, ops: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[str] = []
+    take = node.node.writer.take
+
+    def noting(submission: Submission) -> None:
+        turns.append(submission.queued_as)
+        take(submission)
+
+    holders = [token(node, ops, subject=f"agent:{name}", verbs=["write"]) for name in "ab"]
+    monkeypatch.setattr(node.node.writer, "take", noting)
+    for key, source in zip((*holders, ops), ("agent:a", "agent:b", "agent:ops"), strict=True):
+        node.state(key=key, entity=AL, scope="team", source=source)
+    assert turns == ["agent:ops"] * 3
 
 
 def test_tokens_are_listed_in_pages_newest_first(node: LiveNode, ops: str) -> None:

@@ -50,6 +50,14 @@ def test_a_third_caller_has_its_turn_with_a_large_one() -> None:
     assert "".join(each.actor for (each,) in order(waiting)) == "abcabab"
 
 
+def test_holders_of_one_issuers_tokens_share_its_turns() -> None:
+    def token(holder: str) -> Submission:
+        return Submission([None] * LARGE, holder, None, None, False, queued_as="issuer")  # type: ignore[list-item]
+
+    waiting = [*(token(holder) for holder in "abc"), waits("ann", LARGE), waits("bob", LARGE)]
+    assert "".join(each.actor[0] for (each,) in order(waiting)) == "aabbc"
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.sampled_from((1, 900, LARGE, 15_000))), max_size=40
