@@ -6,6 +6,7 @@ in its headers, blocks no thread. Redirects are not followed: a key goes only to
 """
 
 import asyncio
+import errno
 import os
 import select
 import selectors
@@ -369,4 +370,7 @@ os.register_at_fork(
 
 
 def _describe(fault: BaseException) -> str:
+    code = fault.os_error.errno or 0 if isinstance(fault, aiohttp.ClientConnectorError) else 0
+    if code in errno.errorcode:  # aiohttp's words name addresses that the caller knows
+        return os.strerror(code)
     return str(fault) or type(fault).__name__
