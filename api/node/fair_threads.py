@@ -111,7 +111,7 @@ class FairThreads:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._pass_on(caller)
             raise
 

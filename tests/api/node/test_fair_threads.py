@@ -151,6 +151,28 @@ def test_what_waits_for_a_caller_who_has_gone_gives_up_its_place() -> None:
     run(test)
 
 
+def test_a_caller_who_has_gone_and_is_cancelled_gives_back_no_thread() -> None:
+    async def test(long: FairThreads) -> None:
+        lost = threading.Event()
+        async with occupied(long):
+            waits = asyncio.ensure_future(
+                long.run("a", lambda: None, admitted=True, gone=lost.is_set)
+            )
+            await asyncio.sleep(0)
+            lost.set()
+            asked = asyncio.ensure_future(long.run("a", lambda: None))
+            # It asks, which tells the other that its caller has gone, before that one goes on.
+            asyncio.get_running_loop().call_soon(waits.cancel)
+            await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await waits
+            assert not asked.done()
+            assert long.waiting == 1
+        await asked
+
+    run(test)
+
+
 def test_what_waits_when_the_node_stops_is_refused_and_not_done() -> None:
     async def test(threads: FairThreads) -> None:
         done: list[str] = []
