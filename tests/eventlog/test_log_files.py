@@ -122,6 +122,23 @@ def test_a_log_takes_writes_after_another_process_merged_its_write_ahead_log(
         assert (log.head().position, verify(log).fault) == (5, None)
 
 
+def test_a_log_takes_no_writes_once_an_older_copy_was_written_over_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
+        log.append(facts(4))
+        other.execute("VACUUM INTO ?", (str(tmp_path / "older.db"),))
+        log.append(facts(300))
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        log.append([fact()])
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        path.write_bytes((tmp_path / "older.db").read_bytes())
+        for _ in range(2):
+            with pytest.raises(StorageFailed, match="was cut off"):
+                log.append([fact()])
+    with open_log(path) as log:
+        assert (log.head().position, verify(log).fault) == (4, None)
+
+
 def test_a_log_takes_writes_after_its_files_were_rewritten_smaller(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     with open_log(path) as log:

@@ -61,10 +61,13 @@ class LogFiles:
     def __init__(self, path: Path) -> None:
         self._paths = (str(path), f"{path}-wal")
         self._seen: dict[str, tuple[int, int]] = {}
+        self._position = 0
         self.check()  # as they are now, and not only at the first write
 
-    def note(self) -> None:
-        """This process has written them: what is less from now on was cut off."""
+    def note(self, position: int) -> None:
+        """This process has written them, up to ``position``: what is less from now on was cut
+        off."""
+        self._position = max(self._position, position)
         for path in self._paths:
             with suppress(StorageFailed):  # the next check says why
                 found = _inode_and_size(path)
@@ -78,7 +81,7 @@ class LogFiles:
             found = _inode_and_size(path)
             inode, size = self._seen.get(path, found or (0, 0))
             cut = found is not None and found[0] == inode and found[1] < size
-            if cut and not (db is not None and _is_merged(db)):
+            if cut and not (db is not None and _is_merged(db, self._position)):
                 raise StorageFailed(
                     f"{path} was cut off while the node serves: it takes no more writes, so that "
                     "the rest stays whole; stop it and restore a backup"
@@ -92,14 +95,16 @@ class LogFiles:
                 self._seen[path] = found
 
 
-def _is_merged(db: apsw.Connection) -> bool:
-    """Whether nothing is in the write-ahead log, and the database has all its pages: another
-    process, such as a backup program, may have merged it into the database and emptied it. Then a
-    database that was rewritten is smaller, too."""
+def _is_merged(db: apsw.Connection, position: int) -> bool:
+    """Whether nothing is in the write-ahead log, and the database has all its pages and the event
+    at ``position``, which an older copy has not: another process, such as a backup program, may
+    have merged it into the database and emptied it. Then a database that was rewritten is smaller,
+    too."""
     with suppress(apsw.Error):  # a page that is missing
         frames, _ = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         pages, page_bytes = (cast("int", db.pragma(name)) for name in ("page_count", "page_size"))
-        return frames == 0 and pages * page_bytes <= os.stat(db.filename).st_size
+        whole = pages * page_bytes <= os.stat(db.filename).st_size
+        return frames == 0 and whole and log_head(db).position >= position
     return False
 
 
@@ -169,6 +174,7 @@ class SqliteLog(SqliteReading, StoredLog):
         try:
             log._check_tail(writer)
             log._load_heads(writer)
+            log._files.note(log._head.position)
         except BaseException:
             log.close()
             raise
@@ -232,7 +238,7 @@ class SqliteLog(SqliteReading, StoredLog):
             db.execute("BEGIN IMMEDIATE")
             yield
             db.execute("COMMIT")
-            self._files.note()
+            self._files.note(self.chain.position)
         except apsw.ConstraintError:
             _abandon(db)
             raise
@@ -278,7 +284,7 @@ class SqliteLog(SqliteReading, StoredLog):
                 db.execute("VACUUM")
                 truncate_wal(db)
         finally:
-            self._files.note()
+            self._files.note(self._head.position)
             self.release()
 
     def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:

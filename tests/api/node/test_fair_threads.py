@@ -161,7 +161,7 @@ def test_a_caller_who_has_gone_and_is_cancelled_gives_back_no_thread() -> None:
             await asyncio.sleep(0)
             lost.set()
             asked = asyncio.ensure_future(long.run("a", lambda: None))
-            # It asks, which tells the other that its caller has gone, before that one goes on.
+            # It asks, which tells the other that its caller has gone, before that one continues.
             asyncio.get_running_loop().call_soon(waits.cancel)
             await asyncio.sleep(0)
             with pytest.raises(asyncio.CancelledError):
