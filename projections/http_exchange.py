@@ -25,6 +25,7 @@ import aiohttp
 from msgspec import Struct
 from yarl import URL
 
+_UNREACHABLE = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT)
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 _CLOSED = "the connection was closed here"
 
@@ -370,7 +371,7 @@ os.register_at_fork(
 
 
 def _describe(fault: BaseException) -> str:
-    code = fault.os_error.errno or 0 if isinstance(fault, aiohttp.ClientConnectorError) else 0
-    if code in errno.errorcode:  # aiohttp's words name addresses that the caller knows
+    code = fault.os_error.errno if isinstance(fault, aiohttp.ClientConnectorError) else None
+    if code in _UNREACHABLE:  # aiohttp's words name addresses that the caller knows
         return os.strerror(code)
     return str(fault) or type(fault).__name__
