@@ -53,7 +53,12 @@ def without_names(survey: Survey) -> PlainQuestion:
 
 def subject_names(survey: Survey) -> list[str]:
     """The phrases of the question that name subjects, as written; longer ones first, none inside
-    another."""
+    another. Stages share the list, so it is read-only."""
+    key = ("subject names", survey.request.query)
+    return survey.surviving.survivors.derived(key, lambda: _subject_names(survey))
+
+
+def _subject_names(survey: Survey) -> list[str]:
     query = survey.request.query
     words = list(_WORD.finditer(query))
     first_words = [at for at, word in enumerate(words) if _may_begin(word[0])][:FIRST_WORDS_MAX]
