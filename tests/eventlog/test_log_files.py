@@ -77,8 +77,9 @@ def test_a_log_takes_writes_after_another_process_emptied_its_write_ahead_log_du
         assert (log.fault, log.head().position) == (None, 2_002)
 
 
+@pytest.mark.parametrize("mode", ["PASSIVE", "TRUNCATE"])
 def test_a_log_takes_writes_after_another_process_merged_a_scrub_that_a_reader_kept_from_ending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setattr(erasing, "TRUNCATE_ATTEMPTS", 1)
     path = tmp_path / "log.db"
@@ -96,7 +97,7 @@ def test_a_log_takes_writes_after_another_process_merged_a_scrub_that_a_reader_k
         with pytest.raises(StorageFailed, match="a reader does not finish"):
             log.scrub()
         size = path.stat().st_size
-        other.execute("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        other.execute(f"COMMIT; PRAGMA wal_checkpoint({mode})").fetchall()
         assert path.stat().st_size < size
         log.append([fact()])
         assert log.fault is None

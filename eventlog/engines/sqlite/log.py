@@ -81,7 +81,8 @@ class LogFiles:
             found = _inode_and_size(path)
             inode, size = self._seen.get(path, found or (0, 0))
             cut = found is not None and found[0] == inode and found[1] < size
-            if cut and not (db is not None and _is_merged(db, self._position)):
+            emptied = path == self._paths[1]
+            if cut and not (db is not None and _is_merged(db, self._position, emptied=emptied)):
                 raise StorageFailed(
                     f"{path} was cut off while the node serves: it takes no more writes, so that "
                     "the rest stays whole; stop it and restore a backup"
@@ -95,16 +96,17 @@ class LogFiles:
                 self._seen[path] = found
 
 
-def _is_merged(db: apsw.Connection, position: int) -> bool:
-    """Whether nothing is in the write-ahead log, and the database has all its pages and the event
+def _is_merged(db: apsw.Connection, position: int, *, emptied: bool) -> bool:
+    """Whether the database has all of the write-ahead log, all its pages and no more, and the event
     at ``position``, which an older copy has not: another process, such as a backup program, may
-    have merged it into the database and emptied it. Then a database that was rewritten is smaller,
-    too."""
+    have merged the write-ahead log into it. Then a database that was rewritten is smaller, too.
+    ``emptied``: whether the write-ahead log must be empty."""
     with suppress(apsw.Error):  # a page that is missing
-        frames, _ = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        frames, merged = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         pages, page_bytes = (cast("int", db.pragma(name)) for name in ("page_count", "page_size"))
-        whole = pages * page_bytes <= os.stat(db.filename).st_size
-        return frames == 0 and whole and log_head(db).position >= position
+        whole = pages * page_bytes == os.stat(db.filename).st_size
+        left = frames if emptied else frames - merged
+        return left == 0 and whole and log_head(db).position >= position
     return False
 
 
