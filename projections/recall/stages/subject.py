@@ -28,6 +28,7 @@ from engramlog.projections.columns.names.entity_names import (
     words_of,
 )
 from engramlog.projections.image.view import View
+from engramlog.projections.recall.conversation.context import ConversationContext
 from engramlog.projections.recall.conversation.conversations import conversations
 from engramlog.projections.recall.conversation.speakers import are_said, capitalised_words
 from engramlog.projections.recall.conversation.subject_names import (
@@ -46,6 +47,8 @@ LEADING = 50
 """How many of each stage's best hits are looked at for values that name their entity."""
 SAID_WITH_NAME_MAX = 20
 """Where more is said with a name, it tells little of each."""
+LOOKED_AT_FIRST = 64
+"""Facts that hold a name and are looked at before all of them: they mostly show that it is much."""
 NAME_CHARS_MAX = 200
 CODE_HOLDERS_MAX = 5
 """How many facts may hold a code that says which fact is meant."""
@@ -109,16 +112,22 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
 def _said_with_names(survey: Survey, about: I32) -> dict[str, I32]:
     """By name of the question, what is said in conversations with it as the speaker's or in the
     text, besides the facts about it, if that is little."""
-    view, found = survey.view, dict[str, I32]()
-    if survey.context is None:
+    view, context, found = survey.view, survey.context, dict[str, I32]()
+    if context is None:
         return found
     for name in subject_names(survey):
         held = survey.holding(view.tokenize(name))
         held = held[(view.object[held] < 0) & ~among(held, about)]
-        said = held[conversations(survey, survey.context, held).of(held) >= 0]
+        said = _in_conversations(survey, context, held[:LOOKED_AT_FIRST])
+        if len(said) <= SAID_WITH_NAME_MAX:
+            said = _in_conversations(survey, context, held)
         if 0 < len(said) <= SAID_WITH_NAME_MAX:
             found[name] = said
     return found
+
+
+def _in_conversations(survey: Survey, context: ConversationContext, slots: I32) -> I32:
+    return slots[conversations(survey, context, slots).of(slots) >= 0]
 
 
 def _holding_codes(survey: Survey, names: Sequence[str]) -> dict[str, I32]:

@@ -224,6 +224,22 @@ def test_unreadable_speech_neither_counts_nor_makes_it_much() -> None:
     assert asked.slots.tolist() == [0, 1]
 
 
+def test_a_name_in_many_conversations_costs_about_what_it_costs_in_some() -> None:
+    few, many = (naming_work(talks) for talks in (50, 400))
+    assert many < 2 * few
+
+
+def naming_work(talks: int) -> int:
+    """Work of finding what is said with a name in so many conversations."""
+    world = service_and_channel(0)
+    for n in range(5 * talks):
+        text = f"Search was slow for us, it is the {n}."
+        world.fact(user(f"u{n % talks}"), "says", text, source=f"talk-{n % talks}")
+    survey = survey_of(world, "Why was Search slow?", context=ConversationContext())
+    about = np.empty(0, dtype=np.int32)
+    return work(survey.view, lambda _: subject._said_with_names(survey, about))
+
+
 def test_twice_the_relations_of_an_entity_are_about_twice_the_work() -> None:
     once, twice = (said_work(relations) for relations in (50, 100))
     assert twice < 2.5 * once
