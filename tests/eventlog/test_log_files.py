@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from engramlog.eventlog.engines.sqlite import erasing, schema
+from engramlog.eventlog.engines.sqlite import erasing, log_files, schema
 from engramlog.eventlog.engines.sqlite import log as sqlite_log
-from engramlog.eventlog.engines.sqlite.log import LogFiles
+from engramlog.eventlog.engines.sqlite.log_files import LogFiles
 from engramlog.eventlog.errors import StorageFailed, StorageFull
 from engramlog.replay.verify import verify
 from tests.worlds.samples import erase, fact, facts, open_log
@@ -123,21 +123,48 @@ def test_a_log_takes_writes_after_another_process_merged_its_write_ahead_log(
         assert (log.head().position, verify(log).fault) == (5, None)
 
 
-def test_a_log_takes_no_writes_once_an_older_copy_was_written_over_it(tmp_path: Path) -> None:
-    path = tmp_path / "log.db"
+@pytest.mark.parametrize("newer", [2, 3, 300])
+@pytest.mark.parametrize("merged", ["emptied", "kept", "not"])
+def test_a_log_takes_no_writes_once_an_older_copy_was_written_over_it(
+    tmp_path: Path, newer: int, merged: str
+) -> None:
+    """Whether the copy is smaller or not, and whether the newer events are in the write-ahead log
+    only: the copy's pages are in another order."""
+    path, copy = tmp_path / "log.db", tmp_path / "older.db"
     with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
-        log.append(facts(4))
-        other.execute("VACUUM INTO ?", (str(tmp_path / "older.db"),))
-        log.append(facts(300))
+        log.append(facts(40))
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        log.append([fact()])
-        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        path.write_bytes((tmp_path / "older.db").read_bytes())
+        other.execute("VACUUM INTO ?", (str(copy),))
+        log.append(facts(newer))
+        if merged != "not":
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            log.append([fact()])
+            mode = "TRUNCATE" if merged == "emptied" else "PASSIVE"
+            other.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        path.write_bytes(copy.read_bytes())
         for _ in range(2):
-            with pytest.raises(StorageFailed, match="was cut off"):
+            with pytest.raises(StorageFailed, match=r"log\.db(-wal)? was (cut off|written over)"):
                 log.append([fact()])
+        assert path.read_bytes() == copy.read_bytes()
+
+
+def test_a_log_takes_writes_after_nothing_of_it_was_lost(tmp_path: Path) -> None:
+    """The copy has all that the write-ahead log has not."""
+    path = tmp_path / "log.db"
     with open_log(path) as log:
-        assert (log.head().position, verify(log).fault) == (4, None)
+        log.append(facts(300))
+    with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
+        log.append(facts(3))
+        path.write_bytes(path.read_bytes())
+        log.append([fact()])
+        other.execute("BEGIN; SELECT * FROM events LIMIT 1").fetchall()
+        log.append([fact()])
+        other.execute("COMMIT; PRAGMA wal_checkpoint").fetchall()
+        path.touch()
+        log.append([fact()])
+        assert log.fault is None
+    with open_log(path) as log:
+        assert (log.head().position, verify(log).fault) == (306, None)
 
 
 def test_a_log_takes_writes_after_its_files_were_rewritten_smaller(tmp_path: Path) -> None:
@@ -162,7 +189,7 @@ def test_a_log_that_cannot_be_looked_at_takes_no_writes_and_says_why(
     with open_log(tmp_path / "log.db") as log:
         log.append([fact()])
         with monkeypatch.context() as failing:
-            failing.setattr(sqlite_log, "os", SimpleNamespace(stat=fail))
+            failing.setattr(log_files, "os", SimpleNamespace(stat=fail))
             with pytest.raises(StorageFailed, match=r"log\.db: Input/output error"):
                 log.append([fact()])
             assert log.fault == f"the log takes no writes: {tmp_path}/log.db: Input/output error"

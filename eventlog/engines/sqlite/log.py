@@ -28,8 +28,10 @@ from engramlog.eventlog.engines.sqlite.erasing import (
     temporary_files_in,
     truncate_wal,
 )
+from engramlog.eventlog.engines.sqlite.log_files import LogFiles
 from engramlog.eventlog.engines.sqlite.reading import (
     SqliteReading,
+    last_hash,
     log_head,
     stored_rows,
     stream_heads,
@@ -49,76 +51,6 @@ from engramlog.eventlog.log import Head
 
 ROOM_BYTES_MIN = 4 << 20
 """Free space with which a disk that was full counts as usable."""
-
-
-class LogFiles:
-    """The database at ``path``, which is open, and its write-ahead log, as this process left them.
-
-    A file that is removed under a process keeps taking writes and ends with the process:
-    acknowledged events would be lost. One that is cut off would get holes.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._paths = (str(path), f"{path}-wal")
-        self._seen: dict[str, tuple[int, int]] = {}
-        self._position = 0
-        self.check()  # as they are now, and not only at the first write
-
-    def note(self, position: int) -> None:
-        """This process has written them, up to ``position``: what is less from now on was cut
-        off."""
-        self._position = max(self._position, position)
-        for path in self._paths:
-            with suppress(StorageFailed):  # the next check says why
-                found = _inode_and_size(path)
-                if found is not None and self._seen.get(path, found)[0] == found[0]:
-                    self._seen[path] = found
-
-    def check(self, db: apsw.Connection | None = None) -> None:
-        """Raises StorageFailed if one of them was removed, replaced or cut off, or is out of
-        reach. ``db``: the database, between transactions; None at first."""
-        for path in self._paths:
-            found = _inode_and_size(path)
-            inode, size = self._seen.get(path, found or (0, 0))
-            cut = found is not None and found[0] == inode and found[1] < size
-            emptied = path == self._paths[1]
-            if cut and not (db is not None and _is_merged(db, self._position, emptied=emptied)):
-                raise StorageFailed(
-                    f"{path} was cut off while the node serves: it takes no more writes, so that "
-                    "the rest stays whole; stop it and restore a backup"
-                )
-            if (found or (0, 0))[0] != inode:
-                raise StorageFailed(
-                    f"{path} was removed or replaced while the node serves: put the same file "
-                    "back, or export what the node still reads (export --url) before it stops"
-                )
-            if found is not None:
-                self._seen[path] = found
-
-
-def _is_merged(db: apsw.Connection, position: int, *, emptied: bool) -> bool:
-    """Whether the database has all of the write-ahead log, all its pages and no more, and the event
-    at ``position``, which an older copy has not: another process, such as a backup program, may
-    have merged the write-ahead log into it. Then a database that was rewritten is smaller, too.
-    ``emptied``: whether the write-ahead log must be empty."""
-    with suppress(apsw.Error):  # a page that is missing
-        frames, merged = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-        pages, page_bytes = (cast("int", db.pragma(name)) for name in ("page_count", "page_size"))
-        whole = pages * page_bytes == os.stat(db.filename).st_size
-        left = frames if emptied else frames - merged
-        return left == 0 and whole and log_head(db).position >= position
-    return False
-
-
-def _inode_and_size(path: str) -> tuple[int, int] | None:
-    """None if there is no such file. Raises StorageFailed."""
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return None
-    except OSError as fault:  # no right to its folder, or a disk that fails
-        raise StorageFailed(f"{path}: {fault.strerror}") from fault
-    return status.st_ino, status.st_size
 
 
 class SqliteLog(SqliteReading, StoredLog):
@@ -176,7 +108,8 @@ class SqliteLog(SqliteReading, StoredLog):
         try:
             log._check_tail(writer)
             log._load_heads(writer)
-            log._files.note(log._head.position)
+            log._files.note(writer)
+            log._files.hold(*last_hash(writer))
         except BaseException:
             log.close()
             raise
@@ -230,6 +163,8 @@ class SqliteLog(SqliteReading, StoredLog):
         newest = max([recorded.header.event_id for recorded, _ in links], default=b"")
         self._last_event_id = max(self._last_event_id, newest)
         self._head = self.chain.settle()
+        for recorded, _ in links[-1:]:
+            self._files.hold(recorded.position, recorded.hash)
 
     @contextmanager
     def _committing(self, db: apsw.Connection) -> Generator[None]:
@@ -240,7 +175,7 @@ class SqliteLog(SqliteReading, StoredLog):
             db.execute("BEGIN IMMEDIATE")
             yield
             db.execute("COMMIT")
-            self._files.note(self.chain.position)
+            self._files.note(db)
         except apsw.ConstraintError:
             _abandon(db)
             raise
@@ -286,7 +221,7 @@ class SqliteLog(SqliteReading, StoredLog):
                 db.execute("VACUUM")
                 truncate_wal(db)
         finally:
-            self._files.note(self._head.position)
+            self._files.note(db)
             self.release()
 
     def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:

@@ -72,6 +72,13 @@ def log_head(db: apsw.Connection) -> Head:
     return Head() if row is None else Head(*cast("tuple[int, int, int]", row))
 
 
+def last_hash(db: apsw.Connection) -> tuple[int, bytes]:
+    """The last position and its event's hash; 0 and nothing for an empty log."""
+    with schema.reading():
+        row = db.execute(schema.SELECT_LAST_HASH).fetchone()
+    return cast("tuple[int, bytes]", row or (0, b""))
+
+
 def stream_heads(db: apsw.Connection) -> dict[str, StreamHead]:
     rows = cast("Iterator[tuple[str, int, bytes]]", db.execute(schema.SELECT_STREAM_HEADS))
     return {stream: StreamHead(stream, seq, digest) for stream, seq, digest in rows}
@@ -118,11 +125,7 @@ class SqliteReading(Closable):
         """The file's fault by SQLite's or our schema's checks; None without one. Reads everything
         once, indexes included: seconds for millions of events."""
         with self._reader() as db, schema.reading():
-            fault = schema.schema_fault(db)
-            if fault is None:
-                finding = str(db.execute("PRAGMA integrity_check(1)").get)
-                fault = tables_fault(db) if finding == "ok" else finding
-        return fault
+            return file_fault(db)
 
     def uses_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyUse]:
         with self._reader() as db, schema.reading():
@@ -215,6 +218,15 @@ _OF_ERASED = (
         "a fact_erased event names event {}, and table erased does not",
     ),
 )
+
+
+def file_fault(db: apsw.Connection) -> str | None:
+    """See ``storage_fault``."""
+    fault = schema.schema_fault(db)
+    if fault is None:
+        finding = str(db.execute("PRAGMA integrity_check(1)").get)
+        fault = tables_fault(db) if finding == "ok" else finding
+    return fault
 
 
 def tables_fault(db: apsw.Connection) -> str | None:

@@ -162,6 +162,9 @@ WHERE event_id IN (SELECT unhex(value) FROM json_each(?))"""
 
 SELECT_HEAD = """
 SELECT position, received_at, received_hlc FROM events ORDER BY position DESC LIMIT 1"""
+SELECT_LAST_HASH = "SELECT position, hash FROM events ORDER BY position DESC LIMIT 1"
+SELECT_HASH = "SELECT hash FROM events WHERE position = ?"
+COUNT_MISSING = "SELECT max(position) - count(*) FROM events"
 SELECT_STREAMS = "SELECT stream, stream_no FROM streams"
 SELECT_STREAM_HEADS = """
 SELECT s.stream, e.stream_seq, e.hash FROM streams s CROSS JOIN events e

@@ -1,0 +1,130 @@
+"""Whether the files of an open log are still those that this process left.
+
+A file that is removed under a process keeps taking writes and ends with the process: acknowledged
+events would be lost. One that is cut off would get holes, and an older copy written over it would
+lose what it lacks. A look at both files before each commit finds all of these; only where another
+program wrote ``log.db`` does it cost a query.
+"""
+
+import os
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import apsw
+
+from engramlog.eventlog.engines.sqlite import schema
+from engramlog.eventlog.engines.sqlite.reading import file_fault
+from engramlog.eventlog.errors import CorruptLog, DataDirectoryError, StorageFailed
+
+
+class _Status(NamedTuple):
+    inode: int = 0
+    size: int = 0
+    modified_ns: int = 0
+
+
+class LogFiles:
+    """The database at ``path``, which is open, and its write-ahead log, as this process left
+    them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._wal = f"{path}-wal"
+        self._last = (0, b"")
+        self._merged = 0
+        self._seen = {each: _status(each) for each in (str(path), self._wal)}
+
+    def hold(self, position: int, digest: bytes) -> None:
+        """The log has this event: what lacks it from now on is another file."""
+        if position > self._last[0]:
+            self._last = position, digest
+
+    def note(self, db: apsw.Connection) -> None:
+        """This process has written them: what another program changes from now on is examined."""
+        before = self._seen[str(self._path)]
+        with suppress(StorageFailed, apsw.Error):  # the next check says why
+            for path, seen in self._seen.items():
+                found = _status(path)
+                if seen == _Status() or found.inode == seen.inode:
+                    self._seen[path] = found
+            if self._seen[str(self._path)] != before:
+                self._merged = _frames(db)[1]
+
+    def check(self, db: apsw.Connection) -> None:
+        """Raises StorageFailed if one of them was removed, replaced, cut off or written over, or is
+        out of reach. ``db``: the database, between transactions."""
+        for path, seen in self._seen.items():
+            found = _status(path)
+            if found == seen:
+                continue
+            ours = found.inode == seen.inode
+            cut = ours and found.size < seen.size
+            if cut and not _is_merged(db, emptied=path == self._wal):
+                raise _refusal(path, "cut off")
+            if seen != _Status() and not ours:
+                raise StorageFailed(
+                    f"{path} was removed or replaced while the node serves: put the same file "
+                    "back, or export what the node still reads (export --url) before it stops"
+                )
+            if path != self._wal and not self._is_ours(db):
+                raise _refusal(path, "written over")
+            self._seen[path] = found
+
+    def _is_ours(self, db: apsw.Connection) -> bool:
+        """Whether a database that another program wrote has what this process wrote: it may have
+        merged the write-ahead log. If it cannot have done that, the pages may be those of two
+        files, and all are examined."""
+        frames, merged = _frames(db)
+        mixed = merged < frames and merged in (0, self._merged)
+        position, digest = self._last
+        # Another connection, as this one may have the pages in its memory.
+        with (
+            suppress(CorruptLog, DataDirectoryError),
+            closing(schema.connect_reader(self._path)) as fresh,
+            schema.reading(),
+        ):
+            held = position == 0 or fresh.execute(schema.SELECT_HASH, (position,)).get == digest
+            ours = held and not (mixed and _fault(fresh))
+            self._merged = merged
+            return ours
+        return False
+
+
+def _refusal(path: str, what: str) -> StorageFailed:
+    return StorageFailed(
+        f"{path} was {what} while the node serves: it takes no more writes, so that "
+        "the rest stays whole; stop it and restore a backup"
+    )
+
+
+def _fault(db: apsw.Connection) -> object:
+    return file_fault(db) or db.execute(schema.COUNT_MISSING).get
+
+
+def _is_merged(db: apsw.Connection, *, emptied: bool) -> bool:
+    """Whether the database has all of the write-ahead log, all its pages and no more: another
+    process, such as a backup program, may have merged the write-ahead log into it. Then a database
+    that was rewritten is smaller, too. ``emptied``: whether the write-ahead log must be empty."""
+    with suppress(apsw.Error):  # a page that is missing
+        frames, merged = _frames(db)
+        pages, page_bytes = (cast("int", db.pragma(name)) for name in ("page_count", "page_size"))
+        whole = pages * page_bytes == os.stat(db.filename).st_size
+        return whole and (frames if emptied else frames - merged) == 0
+    return False
+
+
+def _frames(db: apsw.Connection) -> tuple[int, int]:
+    """How many frames are in the write-ahead log, and how many of them in the database too."""
+    return db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+
+
+def _status(path: str) -> _Status:
+    """All zero if there is no such file. Raises StorageFailed."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return _Status()
+    except OSError as fault:  # no right to its folder, or a disk that fails
+        raise StorageFailed(f"{path}: {fault.strerror}") from fault
+    return _Status(status.st_ino, status.st_size, status.st_mtime_ns)
