@@ -45,6 +45,18 @@ def pid_of(model: ModelProcess) -> int:
     return model._link._process.pid
 
 
+def test_it_reports_its_use_to_nobody(
+    model: ModelProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # ONNX Runtime reports unless told not to, or in the runs of some services. It keeps what waits
+    # to be sent, and the name that it gave the machine, below the folder of caches.
+    for name in ("ORT_DISABLE_TELEMETRY", "CI", "GITHUB_ACTIONS", "TF_BUILD", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model.embed(TEXTS)
+    assert [*tmp_path.rglob("*")] == []
+
+
 def test_its_vectors_are_those_of_the_model(model: ModelProcess) -> None:
     expected = MiniLM().embed(TEXTS)
     np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-6)

@@ -5,6 +5,7 @@ Loading joins the three attention products and adds the embedding of the first s
 the places.
 """
 
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import helper
 
 from engramlog.projections.arrays import F32
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # by default it reports each use to its makers
+import onnxruntime
 
 HEADS = 12
 EPSILON = 1e-12
