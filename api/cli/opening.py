@@ -1,7 +1,11 @@
 """Opening a data directory in this process, for commands that reach no running node."""
 
+import os
+import pwd
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Literal
 
@@ -52,6 +56,7 @@ def open_node(
     path = settings.data_dir
     if not create and not is_data_directory(path):
         raise CommandError(f"{no_data_directory(path)}; name one with --data")
+    owner = _other_owner(path)
     usual = settings.set_valued_defaults and not imports
     with progress_bar("catching up", "event") as progress:
         node = Node.open(
@@ -67,9 +72,27 @@ def open_node(
             scopes=settings.scopes,
             accept_rollback=accept_rollback,
         )
+    if owner is not None:
+        print(
+            f"engramlog: warning: {path} belongs to {owner}, whose node cannot open the files that "
+            f"root makes there: start that node first, or 'chown -R {owner} {path}' afterwards",
+            file=sys.stderr,
+        )
     settle_heap()
     take_short_turns()
     return node
+
+
+def _other_owner(path: Path) -> str | None:
+    """The user whose directory root opens, if it is another's; None for anybody but root."""
+    known = path / "lock" if (path / "lock").exists() else path
+    if os.geteuid() != 0 or not known.exists():
+        return None
+    user = known.stat().st_uid
+    try:
+        return None if user == 0 else pwd.getpwuid(user).pw_name
+    except KeyError:  # of a container, or dynamic
+        return str(user)
 
 
 def node_or_client(

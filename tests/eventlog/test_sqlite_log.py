@@ -253,6 +253,12 @@ def test_a_copy_needs_no_file_beside_it(path: Path, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.glob("copy.db*")] == ["copy.db"]
 
 
+def test_a_file_that_cannot_be_opened_to_be_copied_is_named(tmp_path: Path) -> None:
+    # As without its -shm file on a file system that takes no writes.
+    with pytest.raises(StorageFailed, match=f"log.db: .* able to write in {tmp_path}"):
+        copy_database(tmp_path / "log.db", tmp_path / "copy.db")
+
+
 @pytest.mark.parametrize(
     ("trigger", "damage", "fault"),
     [

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.cli.main import build_parser
+from engramlog.api.cli.main import build_parser, main
 from engramlog.api.node.node import Node
 from tests.worlds.processes import engramlog, environment, fact, serving
 
@@ -49,6 +50,8 @@ COMMANDS = (
     ("names", "resolve"),
 )
 NUMBERS = 12
+UID_OF_NOBODY_KNOWN = 61_184
+"""The first of those that systemd gives for a while."""
 
 
 @pytest.fixture
@@ -218,6 +221,20 @@ def test_a_folder_with_other_files_stays_unchanged(tmp_path: Path) -> None:
         assert done.returncode == 1, args
         assert "is not a data directory" in done.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_root_is_told_what_its_files_do_in_the_directory_of_another_user(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["facts", "--data", str(data)]) == 0
+    assert "belongs to" not in capsys.readouterr().err
+    if os.geteuid() == 0:
+        os.chown(data / "lock", UID_OF_NOBODY_KNOWN, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert main(["facts", "--data", str(data)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{data} belongs to " in line
+    assert "start that node first, or 'chown -R " in line
 
 
 def test_an_unreachable_node_is_named() -> None:

@@ -26,4 +26,8 @@ def copy_database(source: Path, target: Path) -> None:
     except apsw.Error as fault:
         if is_full(fault):
             raise StorageFull(f"no space left to copy {source.name} to {target}") from fault
-        raise StorageFailed(f"cannot copy {source}: {words_of(fault)}") from fault
+        if isinstance(fault, apsw.CantOpenError):  # SQLite does not say why
+            why = f"even to read it, the process must be able to write in {source.parent}"
+        else:
+            why = words_of(fault)
+        raise StorageFailed(f"cannot copy {source}: {why}") from fault
