@@ -70,6 +70,7 @@ def serve_stdio(server: Server[Any]) -> None:
     at SIGINT and SIGTERM, so that the caller closes its directory."""
     stop: list[Callable[[], object]] = []
     faults: list[BaseException] = []
+    signals: list[int] = []
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -89,14 +90,23 @@ def serve_stdio(server: Server[Any]) -> None:
         except* BaseException as found:
             faults.append(found)
 
+    def interrupt(number: int, _frame: object) -> None:
+        signals.append(number)
+        if len(signals) == 1 or number == signal.SIGINT:
+            raise KeyboardInterrupt
+
     # The threads of a daemon are daemons too: one that writes to a client that reads nothing must
     # not keep the process from ending.
     session = Thread(target=run, name="mcp", daemon=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not in the background
+        signal.signal(signal.SIGINT, interrupt)
     session.start()
     try:
         session.join()
+        _ignore_termination()
     except KeyboardInterrupt:
+        _ignore_termination()
         for each in stop:
             with suppress(RuntimeError):  # it has just ended
                 each()
@@ -132,7 +142,14 @@ def serve_http(
 def _ended(_number: int, _frame: object) -> None:
     """uvicorn raises the signal that ended it again: by default it would end the process before the
     caller closes its directory."""
+    _ignore_termination()
     raise SystemExit(0)
+
+
+def _ignore_termination() -> None:
+    """Many hosts send SIGTERM after the end of stdin or another signal: it must not interrupt the
+    closing of the directory."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 class _Announcing(uvicorn.Server):

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,6 +111,29 @@ def test_a_server_on_pipes_ends_at_ctrl_c_and_with_its_client(node: NodeProcess)
         process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
         process.stdin.flush()
         assert process.wait(SECONDS_MAX) == 0
+
+
+@pytest.mark.parametrize("first", ["end", "SIGINT", "SIGTERM"])
+def test_a_server_on_pipes_closes_its_directory_although_its_host_terminates_it_again(
+    tmp_path: Path, first: str
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "engramlog", "mcp", "--data", str(tmp_path / "data")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stderr is not None
+        said(process, b'{"jsonrpc": "2.0", "id": 0, "method": "ping"}')
+        if first == "end":
+            process.stdin.close()
+            until(lambda: not (tmp_path / "data" / "control.json").exists())
+        else:
+            process.send_signal(signal.Signals[first])
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.01)
+        assert process.returncode == (0 if first == "end" else 130)
+        assert process.stderr.read() == b""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a pipe's size is set as Linux does")
