@@ -318,35 +318,37 @@ def _take_locks(path: Path, create: bool) -> _Locks:
     except OSError as fault:
         raise DataDirectoryError(f"cannot write in {path}: {fault}") from fault
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as fault:
-        holder = os.read(lock, 32).partition(b"\n")[0].decode("ascii", "replace") or "unknown"
-        os.close(lock)
-        own = " (this one)" if holder == str(os.getpid()) else ""
-        raise DirectoryLocked(f"{path} is in use by the process with pid {holder}{own}") from fault
-    try:
-        folder = _lock_folder(path)
+        folder = _lock(path, lock)
     except OSError as fault:
         os.close(lock)
-        raise DirectoryLocked(
-            f"{path} is in use: another process has locked the directory itself, such as a node "
-            "whose lock file was removed, or flock"
-        ) from fault
+        raise DataDirectoryError(f"cannot lock {path}: {fault.strerror}") from fault
+    except DirectoryLocked:
+        os.close(lock)
+        raise
     pid = f"{os.getpid()}\n".encode("ascii")
     os.pwrite(lock, pid, 0)  # over the last one's: a full disk has no room for another block
     os.ftruncate(lock, len(pid))
     return lock, *folder
 
 
-def _lock_folder(path: Path) -> _Locks:
-    """The locked descriptor of the directory, if directories can be locked; they cannot on some
-    network file systems. Raises OSError: another process holds it."""
+def _lock(path: Path, lock: int) -> _Locks:
+    """Lock the lock file, and the directory: its descriptor, if directories can be locked; they
+    cannot on some network file systems. Raises DirectoryLocked. OSError: no locks here."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as fault:
+        holder = os.read(lock, 32).partition(b"\n")[0].decode("ascii", "replace") or "unknown"
+        own = " (this one)" if holder == str(os.getpid()) else ""
+        raise DirectoryLocked(f"{path} is in use by the process with pid {holder}{own}") from fault
     folder = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except BlockingIOError as fault:
         os.close(folder)
-        raise
+        raise DirectoryLocked(
+            f"{path} is in use: another process has locked the directory itself, such as a node "
+            "whose lock file was removed, or flock"
+        ) from fault
     except OSError:
         os.close(folder)
         return ()

@@ -142,6 +142,30 @@ def test_where_directories_cannot_be_locked_the_lock_file_is_enough(
             HeldDirectory.open(data)
 
 
+def test_a_directory_that_cannot_be_locked_is_not_said_to_be_in_use(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    def no_folders(path: Path, flags: int, mode: int = 0o777) -> int:
+        if Path(path).is_dir():
+            raise OSError(errno.EMFILE, "Too many open files")
+        return open_(path, flags, mode)
+
+    open_ = os.open
+    HeldDirectory.open(data).close()
+    for module, name, failing, reason in (
+        (fcntl, "flock", no_locks, "No locks available"),
+        (os, "open", no_folders, "Too many open files"),
+    ):
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(module, name, failing)
+            with pytest.raises(DataDirectoryError, match=f"cannot lock .*: {reason}"):
+                HeldDirectory.open(data)
+    HeldDirectory.open(data).close()
+
+
 def test_the_lock_of_a_killed_process_is_free(data: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_LOCK, str(data)],
