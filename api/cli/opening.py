@@ -84,7 +84,7 @@ def open_node(
 
 
 def _other_owner(path: Path) -> str | None:
-    """The user whose directory root opens, if it is another's; None for anybody but root."""
+    """The user whose directory root opens, if it is not its own. None for other callers."""
     known = path / "lock" if (path / "lock").exists() else path
     if os.geteuid() != 0 or not known.exists():
         return None
