@@ -122,6 +122,7 @@ class HeldDirectory(DataDirectory):
                 identity = Identity.load(folder)
                 _refuse_copy(path)
             else:
+                _refuse_lost_identity(path)
                 identity = _create_identity(path, clock or SystemClock())
             remember_place(path)
         except BaseException:
@@ -165,12 +166,14 @@ class HeldDirectory(DataDirectory):
 
     @classmethod
     def new_identity(cls, path: Path) -> Identity:
-        """Make the copy an independent node: another id, epoch 1, the same memory so far. Renames
-        the copied keys to ``identity.replaced-N``. Raises as ``open``."""
+        """Make the copy, or a directory whose keys are lost, an independent node: another id,
+        epoch 1, the same memory so far. Renames what keys there are to ``identity.replaced-N``.
+        Raises as ``open``."""
         locks = _take_locks(path, create=False)
         try:
             number = len(list(path.glob("identity.replaced-*"))) + 1
-            (path / "identity").rename(path / f"identity.replaced-{number}")
+            if (path / "identity").exists():
+                (path / "identity").rename(path / f"identity.replaced-{number}")
             identity = _create_identity(path, SystemClock())
             remember_place(path)
         finally:
@@ -253,12 +256,17 @@ def _generation(path: Path) -> int:
     return int.from_bytes(answer[:4], sys.byteorder)
 
 
-def _create_identity(path: Path, clock: Clock) -> Identity:
-    """Create a new identity, completely or not at all."""
+def _refuse_lost_identity(path: Path) -> None:
+    """Another identity would make it another node, unless ``new_identity`` has begun that."""
     if (path / "log.db").exists() and not list(path.glob("identity.replaced-*")):
         raise KeyFileError(
-            f"{path} holds a log but no identity: restore its backup into {path / 'identity'}"
+            f"{path} holds a log but no identity: restore its backup into {path / 'identity'}; if "
+            f"none is left, 'engramlog identity new --data {path}' makes it another node"
         )
+
+
+def _create_identity(path: Path, clock: Clock) -> Identity:
+    """Create a new identity, completely or not at all."""
     staged = path / "identity.next"
     shutil.rmtree(staged, ignore_errors=True)
     Identity.create(staged, clock)

@@ -150,7 +150,8 @@ class Node(ReadingNode):
             opened.callback(events.close)
             if epoch_clock == "file" and (position := events.head().position):
                 raise LogNotEmpty(
-                    f"file times need an empty log; this one ends at position {position}"
+                    f"file times need an empty log; this one ends at position {position}: "
+                    "import into a new directory"
                 )
             at_birth = set_valued_at_birth if events.head().position == 0 else ()
             snapshots = Snapshots(directory)

@@ -278,8 +278,17 @@ def test_a_log_without_its_identity_is_not_given_a_new_one(data: Path) -> None:
     node_of(data)
     (data / "log.db").touch()
     shutil.rmtree(data / "identity")
-    with pytest.raises(KeyFileError, match="restore"):
+    with pytest.raises(KeyFileError, match=f"restore .*identity new --data {data}"):
         HeldDirectory.open(data)
+
+
+def test_a_log_whose_keys_are_lost_can_become_another_node(data: Path) -> None:
+    node_id, _ = node_of(data)
+    (data / "log.db").touch()
+    shutil.rmtree(data / "identity")
+    identity = HeldDirectory.new_identity(data)
+    assert identity.node_id != node_id
+    assert node_of(data) == (identity.node_id, 1)
 
 
 def test_an_identity_restored_from_a_backup_is_at_home_where_it_is_first_opened(
