@@ -17,7 +17,7 @@ from engramlog.api.answers.fact_record import FactRecord, Warnings
 from engramlog.api.commands.request_context import RequestContext, Unsettled
 from engramlog.api.http.auth import Caller
 from engramlog.api.http.bodies import answer, parse_body, query_of, read_bytes, unknown_fields
-from engramlog.api.http.connections import connection_of
+from engramlog.api.http.connections import CONNECTION
 from engramlog.api.http.errors import ApiError, coded
 from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.http.state.sessions import SESSION_LENGTH_MAX
@@ -137,8 +137,8 @@ class Call(RequestContext):
         )
 
     def _gone(self) -> Callable[[], bool]:
-        """Whether the caller has disconnected since."""
-        connection = connection_of(self.request)
+        """Whether the caller has disconnected."""
+        connection = self.request.get(CONNECTION)
         return never if connection is None else lambda: connection.lost
 
     async def in_long_pool(

@@ -164,6 +164,7 @@ class ClientConnection(asyncio.Protocol):
     def begin(self, request: web.Request) -> None:
         """Note that a request's header has come."""
         self._request = request
+        request[CONNECTION] = self  # its transport has no protocol once the caller has gone
         self._open_window(monotonic())
         self._stalled = 0
 
@@ -233,6 +234,10 @@ class WatchedSite(web.SockSite):
             for _ in range(ACCEPTING_ROUNDS):
                 await asyncio.sleep(0)
         await super().stop()
+
+
+CONNECTION = web.RequestKey("connection", ClientConnection)
+"""Of a request that has begun on a watched connection."""
 
 
 def connection_of(request: web.Request) -> ClientConnection | None:

@@ -76,9 +76,12 @@ class FairThreads:
     ) -> Result:
         """Do the work in a thread once it is the caller's turn. ``admitted``: a read, a further
         part of work that has begun, or a job with its own bound. It may wait, but is never refused.
-        ``gone``: whether the caller has disconnected; then work that waits gives up its place.
+        ``gone``: whether the caller has disconnected; then work that waits, here or before, is not
+        done.
         Raises ThreadsBusy: too much waits. ThreadsClosed. ConnectionResetError: the caller is
         gone."""
+        if gone():
+            raise ConnectionResetError("the caller has gone")
         if self._free and self._running[caller] < self._each:
             self._take(caller)
         else:

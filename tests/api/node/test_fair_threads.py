@@ -16,8 +16,11 @@ from engramlog.api.node.fair_threads import (
     ThreadsBusy,
     ThreadsClosed,
 )
+from engramlog.api.routes.time_travel import states
 from tests.worlds.live import LiveNode
 from tests.worlds.waiting import until
+
+FORK = '{"suppose": [{"op": "retract", "id": "a"}], "recall": {"query": "tea"}}'
 
 
 @asynccontextmanager
@@ -140,7 +143,7 @@ def test_what_waits_for_a_caller_who_has_gone_gives_up_its_place() -> None:
                 long.run("b", lambda: done.append("b"), admitted=True, gone=lambda: True)
             )
             await asyncio.sleep(0)
-            assert long.waiting == 2
+            assert long.waiting == 1
         for each in (*waits, read):
             with pytest.raises(ConnectionResetError):
                 await each
@@ -250,3 +253,31 @@ def test_a_read_that_waits_is_not_done_for_a_caller_who_has_gone(live: LiveNode)
     finally:
         gate.set()
     until(lambda: 'status="499"' in live.call("GET", "/metrics").text)
+
+
+def test_a_fork_that_waits_for_another_is_not_made_for_a_caller_who_has_gone(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came, gate, before = threading.Event(), threading.Event(), live.open_connections()
+    made: list[object] = []
+
+    @asynccontextmanager
+    async def behind_another() -> AsyncGenerator[None]:
+        came.set()
+        await asyncio.to_thread(gate.wait)
+        yield
+
+    monkeypatch.setattr(live.service(), "forking", behind_another())
+    monkeypatch.setattr(states, "fork", lambda *asked: made.append(asked))
+    try:
+        asked = urlsplit(live.url)
+        with socket.create_connection((asked.hostname, asked.port)) as caller:
+            head = "POST /v1/time-travel/fork HTTP/1.1\r\nHost: localhost\r\n"
+            form = f"Content-Type: application/json\r\nContent-Length: {len(FORK)}\r\n\r\n"
+            caller.sendall(f"{head}{form}{FORK}".encode())
+            until(came.is_set)
+        until(lambda: live.open_connections() == before)
+    finally:
+        gate.set()
+    until(lambda: 'status="499"' in live.call("GET", "/metrics").text)
+    assert made == []
