@@ -113,8 +113,8 @@ def _state(directory: HeldDirectory, log: SqliteLog, source: LogSource, url: str
         return state
     if log.head().position:
         raise ReplicaError(
-            f"{data} holds the log of another node; a replica needs its own directory: "
-            "name a new one with --data"
+            f"{data} holds a log of its own and follows no other: serve it without --replica-of, "
+            "as after a promotion, or name a new directory with --data"
         )
     try:
         page = source.fetch(0, b"", 1, 0.0)

@@ -79,6 +79,10 @@ def test_a_write_appears_on_the_replica_and_lag_is_reported(tmp_path: Path) -> N
             replica.stop()
 
 
+def log_check(node: NodeProcess) -> str:
+    return " ".join(node.client().get("/v1/doctor")["checks"][0].values())
+
+
 def test_a_promoted_replica_writes_as_a_new_origin(tmp_path: Path) -> None:
     primary = started(tmp_path / "primary").wait_ready()
     key = replica_key(primary)
@@ -87,7 +91,9 @@ def test_a_promoted_replica_writes_as_a_new_origin(tmp_path: Path) -> None:
     replica = replica_of(primary.url, tmp_path / "replica", key).wait_ready()
     assert_equal(primary, replica)
     assert replica.client().get("/.well-known/stigmem")["node_id"] == old_id
+    assert f"log ok a replica, 0 positions behind {primary.url}, which" in log_check(replica)
     primary.kill()
+    until(lambda: f"log warning a replica of {primary.url}: cannot" in log_check(replica))
 
     refused = engramlog("serve", "--data", tmp_path / "replica", "--port", "0")
     assert refused.returncode == 1  # it is in use, and a replica
@@ -102,6 +108,8 @@ def test_a_promoted_replica_writes_as_a_new_origin(tmp_path: Path) -> None:
     assert again.returncode == 1
     assert "this node is not a replica" in again.stderr
     assert replica.stop() == 0
+    kept = engramlog("serve", "--data", tmp_path / "replica", "--replica-of", primary.url)
+    assert "serve it without --replica-of, as after a promotion" in kept.stderr
     with serving(tmp_path / "replica", "--no-auth") as node:
         facts = node.client().get("/v1/facts?scope=company&limit=100")["facts"]
         assert len(facts) == 3
@@ -203,7 +211,7 @@ def test_a_directory_that_cannot_be_a_replica_says_so(tmp_path: Path) -> None:
             env={"STIGMEM_REPLICA_KEY": key},
         )  # fmt: skip
         assert done.returncode == 1
-        assert "log of another node" in done.stderr
+        assert "holds a log of its own" in done.stderr
 
 
 def test_only_the_machines_owner_grants_the_whole_log(tmp_path: Path) -> None:

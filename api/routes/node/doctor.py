@@ -2,12 +2,13 @@
 
 import shutil
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
+from engramlog.api.node.node_status import status_of_node
 from engramlog.api.routes.recall.embeddings import status_of
 from engramlog.eventlog.errors import StorageError
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
@@ -71,7 +72,19 @@ def _log(call: Call) -> _Finding:
     fault = call.node.log.fault
     if fault is not None:
         return "failed", fault
+    replica = status_of_node(call.node).get("replica")
+    if replica is not None:
+        return _replica(replica)
     return "ok", "writes are taken" + _place(call)
+
+
+def _replica(status: dict[str, Any]) -> _Finding:
+    primary = status["primary"]
+    if status.get("fault"):
+        return "failed", f"a replica that no longer follows {primary}: {status['fault']}"
+    if not status["connected"]:
+        return "warning", f"a replica of {primary}: {status['reason']}"
+    return "ok", f"a replica, {status['lag']} positions behind {primary}, which takes the writes"
 
 
 def _place(call: Call) -> str:
