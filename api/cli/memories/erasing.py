@@ -9,9 +9,8 @@ from engramlog.api.cli.reach import reach
 from engramlog.api.cli.requests import Request, table
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.cli.text_tables import print_json
-from engramlog.api.client.client import Client, ClientError
+from engramlog.api.client.client import Client
 
-NOT_FOUND = 404
 POLL_SECONDS = 0.2
 REASONS = ("request", "law", "policy", "mistake", "unspecified")
 ERASE_EXAMPLES = """\
@@ -114,12 +113,7 @@ def run_erase(args: argparse.Namespace) -> int:
     else:
         body |= {"entity": args.entity_uri, "mentions": not args.keep_mentions}
     with reach(args, embedding="pinned") as client:
-        try:
-            found = client.post("/v1/erasures", body)
-        except ClientError as fault:
-            if fault.status == NOT_FOUND and "entity" in body:
-                raise CommandError(f"nothing is known about {args.entity_uri}") from fault
-            raise
+        found = client.post("/v1/erasures", body)
         if args.wait or url_of(args) is None:
             # This process may be the only one that serves the directory: it cleans before it ends.
             found |= _cleaned(client, found["erasure_id"])

@@ -1,6 +1,7 @@
 """Erasures, legal holds and tombstones over HTTP: for admins only (wire 5.5)."""
 
 import asyncio
+from http import HTTPStatus
 
 import numpy as np
 from msgspec import UNSET, Struct
@@ -88,7 +89,12 @@ async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
         rights=call.authorization,
         events=tuple(await asyncio.to_thread(_telling, call, body.fact_ids, entity)),
     )
-    done = await call.do(command)
+    try:
+        done = await call.do(command)
+    except ApiError as fault:
+        if entity is None or fault.status != HTTPStatus.NOT_FOUND:
+            raise
+        raise coded("fact_not_found", f"nothing is known about {body.entity}") from fault
     service.cleaning.wake()
     if body.wait:
         await service.cleaning.wait(command.erasure_id, body.timeout_s)
@@ -222,7 +228,7 @@ async def _erased(call: Call, entity: str, request: TombstoneRequest) -> Erasure
     try:
         return await begin_erasure(call, erasure)
     except ApiError as fault:
-        if fault.status == 404:
+        if fault.status == HTTPStatus.NOT_FOUND:
             return None
         raise
 

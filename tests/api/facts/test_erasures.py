@@ -211,9 +211,13 @@ def test_only_admins_erase_hold_and_look(live: LiveNode) -> None:
 def test_an_absent_fact_cannot_be_erased(live: LiveNode) -> None:
     fact = live.state(v=SECRET)
     unknown = "018bcfe5-6800-7000-8000-00000000ffff"
-    for body in ({"fact_ids": [fact["id"], unknown]}, {"entity": "user:nobody"}):
+    nobody = {"code": "fact_not_found", "message": "nothing is known about user:nobody"}
+    for body, detail in (
+        ({"fact_ids": [fact["id"], unknown]}, "fact not found"),
+        ({"entity": "user:nobody"}, nobody),
+    ):
         answer = admin_call(live, "POST", "/v1/erasures", json=body)
-        assert (answer.status_code, answer.json()["detail"]) == (404, "fact not found")
+        assert (answer.status_code, answer.json()["detail"]) == (404, detail)
     assert live.call("GET", f"/v1/facts/{fact['id']}").status_code == 200
     assert admin_call(live, "GET", f"/v1/erasures/{unknown}").json()["detail"]["code"] == (
         "erasure_not_found"
