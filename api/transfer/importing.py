@@ -82,15 +82,19 @@ class FileBroken(ImportStopped):
     """The file cannot be read on."""
 
 
+Known: TypeAlias = Literal["write", "leave", "count", "export"]
+
+
 class Options(Struct, frozen=True):
     """How to import. ``skip``: leading lines that are in the log already. ``known``: of facts that
     are live already, as in a file that is imported again and again: ``write`` them, or ``leave``
     them out; ``count``: the same, but of equal lines without a ``valid_from``, as in a
-    conversation, each is a fact."""
+    conversation, each is a fact; ``export``: leave those out whose key is an id, as each of these
+    is a fact of its own."""
 
     on_error: Literal["stop", "skip"] = "stop"
     skip: int = 0
-    known: Literal["write", "leave", "count"] = "write"
+    known: Known = "write"
     file_clock: bool = False
     batch_lines: int = BATCH_LINES
     value_bytes_max: int = 262_144
@@ -154,7 +158,7 @@ class Importer:
         self._complain = complain
         self._translator = Translator(sink, options.value_bytes_max)
         self._rules: dict[str, Numbered] = {}
-        self._equal: Counter[tuple[str, str | None]] = Counter()
+        self._equal: Counter[tuple[str | None, ...]] = Counter()
         self._batch: list[Numbered] = []
         self._running: _Running | None = None
         self._pool = ThreadPoolExecutor(1, "import")
@@ -265,9 +269,12 @@ class Importer:
 
     def _nth(self, line: AnyLine) -> int:
         """How many equal lines there are up to this one, if each is a fact. Raises LineError."""
-        if self._options.known != "count" or not _may_be_known(line) or line.valid_from:
+        known = self._options.known
+        if known not in ("count", "export") or not _may_be_known(line, known):
             return 1
-        content = self._translator.cid_of(line), line.valid_until
+        if known == "count" and line.valid_from:
+            return 1
+        content = self._translator.cid_of(line), line.valid_from, line.valid_until, line.garden_id
         self._equal[content] += 1
         return self._equal[content]
 
@@ -317,7 +324,7 @@ class Importer:
         fresh = [item for item, found in zip(batch, known, strict=True) if found is None]
         lines = [
             replace(item.line, again=True)
-            if item.nth > 1 and isinstance(item.line, AssertLine)
+            if item.nth > 1 and self._options.known == "count" and isinstance(item.line, AssertLine)
             else item.line
             for item in fresh
         ]
@@ -327,15 +334,16 @@ class Importer:
         return [next(made) if found is None else Written("existing", found) for found in known]
 
     def _known(self, batch: Sequence[Numbered]) -> list[str | None]:
-        """For each line the live fact that it states, if it is left out."""
+        """For each line the fact that it states, if it is left out."""
         found: list[str | None] = [None] * len(batch)
         if self._options.known == "write":
             return found
-        places = [place for place, item in enumerate(batch) if _may_be_known(item.line)]
+        known = self._options.known
+        places = [place for place, item in enumerate(batch) if _may_be_known(item.line, known)]
         lines = [cast("AssertLine", batch[place].line) for place in places]
-        for place, ids in zip(places, self._sink.find_live(lines), strict=True):
-            nth = batch[place].nth
-            found[place] = ids[nth - 1] if nth <= len(ids) else None
+        for place, ids in zip(places, self._sink.find_known(lines), strict=True):
+            key, nth = cast("AssertLine", batch[place].line).key, batch[place].nth
+            found[place] = key if key in ids else ids[nth - 1] if nth <= len(ids) else None
         return found
 
     def _settle(self, batch: Sequence[Numbered], results: Sequence[Result]) -> None:
@@ -377,13 +385,14 @@ class Importer:
         )
 
 
-def _may_be_known(line: AnyLine) -> TypeGuard[AssertLine]:
-    """Whether a fact's content and validity are all that the line says."""
-    return (
-        isinstance(line, AssertLine)
-        and line.confidence > 0
-        and not (line.garden_id or line.attributes or line.derived_from or line.again)
-    )
+def _may_be_known(line: AnyLine, known: Known) -> TypeGuard[AssertLine]:
+    """Whether a fact's content and validity are all that the line says, or its key is an id."""
+    if not isinstance(line, AssertLine):
+        return False
+    if known == "export":
+        return line.names_fact
+    more = line.garden_id or line.attributes or line.derived_from or line.again
+    return line.confidence > 0 and not more
 
 
 def _goes_alone(line: AnyLine) -> bool:

@@ -10,8 +10,13 @@ from engramlog.api.client.client import Client, ClientError
 from engramlog.api.node.node import Node
 from engramlog.api.transfer.importing import RefusedLine, Result, SinkError, Written
 from engramlog.api.transfer.lines.base import IMPORT_ACTOR, LineError, line_uri
-from engramlog.api.transfer.lines.declarations import Destination, TombstoneLine, tombstone_command
-from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, stated_fact
+from engramlog.api.transfer.lines.declarations import (
+    Destination,
+    GardenLine,
+    TombstoneLine,
+    tombstone_command,
+)
+from engramlog.api.transfer.lines.facts import AssertLine, RetractLine, stated_command, stated_fact
 from engramlog.api.transfer.lines.key_translation import NamedByKey
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine, command_of, encode_line
 from engramlog.api.transfer.lines.memories import (
@@ -60,6 +65,9 @@ class NodeSink:
         commands: list[Command] = []
         places: list[int] = []
         for place, line in enumerate(lines):
+            results[place] = self._done_before(line)
+            if results[place] is not None:
+                continue
             try:
                 commands.append(self._command(line))
                 places.append(place)
@@ -85,13 +93,13 @@ class NodeSink:
         slot = slots[max(0, len(slots) - back)]
         return self.node.reader.rows([int(view.from_position[slot])])[0].id
 
-    def find_live(self, lines: Sequence[AssertLine]) -> list[list[str]]:
-        return [self._live_of(line) for line in lines]
+    def find_known(self, lines: Sequence[AssertLine]) -> list[list[str]]:
+        return [self._known(line) for line in lines]
 
-    def _live_of(self, line: AssertLine) -> list[str]:
+    def _known(self, line: AssertLine) -> list[str]:
         reader = self.node.reader
         try:
-            wanted = stated_fact(line, self._destination.value_bytes_max)
+            wanted = stated_command(line, self._destination).fact
         except LineError:  # the write tells
             return []
         found = reader.slots_of_cid(wanted.cid)
@@ -100,13 +108,16 @@ class NodeSink:
         view = reader.pin()
         slots = np.array(found, dtype=np.int32)
         slots = slots[slots < view.count]
-        live = slots[~view.ended(slots, self.node.moment())]
+        live = ~view.ended(slots, self.node.moment())
+        rows = reader.rows(view.from_position[slots].tolist())
         return [
             row.id
-            for row in reader.rows(view.from_position[live].tolist())
-            if (row.valid_from, row.valid_until) == (wanted.valid_from, wanted.valid_until)
+            for row, is_live in zip(rows, live, strict=True)
+            if (is_live or (line.names_fact and (row.id == line.key or row.actor == IMPORT_ACTOR)))
+            and (row.valid_from, row.valid_until) == (wanted.valid_from, wanted.valid_until)
             and row.received_from is None
-            and row.garden_id is None
+            and row.garden_id == wanted.garden_id
+            and (not line.derived_from or row.stated().derived_from == wanted.derived_from)
         ]
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
@@ -156,6 +167,42 @@ class NodeSink:
             new_value=None if new_fact is None else new_fact.value,
             note=line.note,
         )
+
+    def _done_before(self, line: AnyLine) -> Written | None:
+        """What an earlier import of the line did, if it did."""
+        match line:
+            case ResolveLine():
+                return self._settled(line)
+            case RetractLine(id=str(fact)):
+                view = self.node.reader.pin()
+                slot = view.slot_of(fact)
+                ended = slot is not None and view.ended(np.array([slot]), self.node.moment()).all()
+                return Written("existing", fact, self._position) if ended else None
+            case GardenLine(id=str(garden), remove=False):
+                found = self._find_garden(line.slug)
+                same = found is not None and found.id == garden
+                return Written("existing", None, self._position) if same else None
+            case _:
+                return None
+
+    def _settled(self, line: ResolveLine) -> Written | None:
+        view, reader = self.node.reader.pin(), self.node.reader
+        rights, now = everything().past_tombstones(), self.node.moment()
+        found = conflict_between(reader, view, rights, now, line.winner, line.loser, "resolved")
+        winner = None if found is None else found.row.winner_id
+        if found is None or winner is None:
+            return None
+        mine, chosen = (view.slot_of(fact) for fact in (winner, line.winner))
+        if mine is None or chosen is None:
+            return None
+        row = reader.rows([int(view.from_position[mine])])[0]
+        if line.states is None:
+            same, facts = view.value[mine] == view.value[chosen], {}
+        else:
+            same, key = row.cid == line.states.fact.cid, line.states.key
+            facts = {} if key is None else {key: winner}
+        note = found.row.resolution_fact_id
+        return Written("existing", note, self._position, facts=facts) if same else None
 
     def _written(self, line: AnyLine, done: Done) -> Written:
         if done.position is not None:
@@ -214,10 +261,10 @@ class ControlSink:
         found: str | None = answer["id"]
         return found
 
-    def find_live(self, lines: Sequence[AssertLine]) -> list[list[str]]:
+    def find_known(self, lines: Sequence[AssertLine]) -> list[list[str]]:
         raw = b"[" + b",".join(encode_line(line) for line in lines) + b"]"
         try:
-            answer = self._client.request("POST", "/v1/control/find-live", raw=raw)
+            answer = self._client.request("POST", "/v1/control/find-known", raw=raw)
         except ClientError as fault:
             raise SinkError(str(fault)) from fault
         found: list[list[str]] = answer["ids"]

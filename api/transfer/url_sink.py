@@ -94,7 +94,7 @@ class UrlSink:
                 return None
             raise SinkError(str(fault)) from fault
 
-    def find_live(self, lines: Sequence[AssertLine]) -> list[list[str]]:
+    def find_known(self, lines: Sequence[AssertLine]) -> list[list[str]]:
         """Of the facts that their sources had stated of their keys before this import."""
         return [self._known(line) for line in lines]
 

@@ -195,9 +195,15 @@ def conflict(
 
 
 def conflict_between(
-    reader: Reader, view: View, authorization: Authorization, moment: Moment, one: str, other: str
+    reader: Reader,
+    view: View,
+    authorization: Authorization,
+    moment: Moment,
+    one: str,
+    other: str,
+    status: Status = "unresolved",
 ) -> Conflict | None:
-    """The open conflict between the values of two facts of one key, or None."""
+    """The newest conflict of a status between the values of two facts of one key, or None."""
     slots = [reader.slot_of(fact) for fact in (one, other)]
     if slots[0] is None or slots[1] is None or view.key[slots[0]] != view.key[slots[1]]:
         return None
@@ -211,7 +217,7 @@ def conflict_between(
     judge = _Judge(reader, view, authorization, moment)
     for entry in [*denials, *found]:
         candidate = judge.conflict(ConflictRow(*entry))
-        if candidate is None or candidate.status != "unresolved":
+        if candidate is None or candidate.status != status:
             continue
         if {int(view.value[candidate.newer]), int(view.value[candidate.older])} == values:
             return candidate

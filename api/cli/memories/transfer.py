@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 from tqdm import tqdm
 
@@ -28,7 +28,7 @@ from engramlog.api.node.log_place import open_log_to_read
 from engramlog.api.settings import Settings
 from engramlog.api.transfer.exporting import export_lines
 from engramlog.api.transfer.import_files import Receipts, read_lines
-from engramlog.api.transfer.importing import Importer, ImportReport, Options, Sink
+from engramlog.api.transfer.importing import Importer, ImportReport, Known, Options, Sink
 from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.line_kinds import AnyLine, decode_line, recorded_us
 from engramlog.api.transfer.mapping import load_mapping
@@ -140,9 +140,11 @@ def run_import(args: argparse.Namespace) -> int:
     return 1 if report.failed else 0
 
 
-def _known(args: argparse.Namespace) -> Literal["write", "leave", "count"]:
-    """What to do with facts that are live already."""
-    if args.clock_from_file or _is_export(args):
+def _known(args: argparse.Namespace) -> Known:
+    """What to do with facts that are live already. By URL, a look at each costs a request."""
+    if _is_export(args):
+        return "write" if args.clock_from_file or args.url else "export"
+    if args.clock_from_file:
         return "write"
     return "leave" if args.mapping is None else "count"
 

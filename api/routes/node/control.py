@@ -38,7 +38,7 @@ def add_control_routes(
         ("GET", "ping", routes.ping),
         ("POST", "import", routes.take_lines),
         ("GET", "find", routes.find),
-        ("POST", "find-live", routes.find_live),
+        ("POST", "find-known", routes.find_known),
         ("POST", "find-episode", routes.find_episode),
         ("GET", "status", routes.status),
         ("GET", "heads", routes.heads),
@@ -93,14 +93,14 @@ class _ControlRoutes:
         cid, back = request.query["cid"], int(request.query["back"])
         return answer({"id": await asyncio.to_thread(self._sink().find, cid, back)})
 
-    async def find_live(self, request: web.Request) -> web.Response:
-        """The live facts of each of the request's lines, all of which state facts."""
+    async def find_known(self, request: web.Request) -> web.Response:
+        """The known facts of each of the request's lines, all of which state facts."""
         data = await request.read()
         try:
             lines = cast("list[AssertLine]", await asyncio.to_thread(decode_lines, data))
         except LineError as fault:
             return answer({"detail": str(fault)}, 422)
-        return answer({"ids": await asyncio.to_thread(self._sink().find_live, lines)})
+        return answer({"ids": await asyncio.to_thread(self._sink().find_known, lines)})
 
     async def find_episode(self, request: web.Request) -> web.Response:
         """The episode of the request's line."""

@@ -1,5 +1,6 @@
 """Lines of an import file that state facts and end them, and their commands."""
 
+import re
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -53,6 +54,9 @@ class LineValue(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
     interpret_as: Literal["content", "instruction"] = "content"
 
 
+ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
 class AssertLine(Line, frozen=True, kw_only=True, tag="assert", dict=True):
     """A fact. ``derived_from`` holds keys of earlier lines, hashes, or parent objects.
 
@@ -76,6 +80,11 @@ class AssertLine(Line, frozen=True, kw_only=True, tag="assert", dict=True):
     attributes: dict[str, Any] | None = None
     again: bool = False
     alone: bool = False
+
+    @property
+    def names_fact(self) -> bool:
+        """Whether the key is the id of a fact, as in an export."""
+        return self.key is not None and ID.fullmatch(self.key) is not None
 
     @cached_property
     def fact(self) -> FactAsserted:

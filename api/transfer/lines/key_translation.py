@@ -3,7 +3,6 @@
 A key from a line of the same batch of deltas stays: the writer resolves it (``RestateBatch``).
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.declarations import HoldLine
 from engramlog.api.transfer.lines.facts import (
+    ID,
     AssertLine,
     AttributesLine,
     RetractLine,
@@ -25,7 +25,6 @@ from engramlog.api.transfer.lines.memories import DeltasLine, EpisodeLine, Summa
 from engramlog.api.transfer.lines.payload_lines import Change, PayloadLine, mapped, names_of
 from engramlog.eventlog.kinds import Parent
 
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _Part = TypeVar("_Part", bound=Struct)
 
 
@@ -45,8 +44,9 @@ class Finder(Protocol):
         """The id of the ``back``-th newest fact with this content id; the oldest if fewer exist."""
         ...
 
-    def find_live(self, lines: Sequence[AssertLine]) -> list[list[str]]:
-        """For each line the ids of live facts of its content and validity, oldest first."""
+    def find_known(self, lines: Sequence[AssertLine]) -> list[list[str]]:
+        """For each line the ids of live facts of its content and validity, oldest first; if its
+        key is an id, also of ended ones that it may have stated."""
         ...
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
@@ -74,7 +74,7 @@ class Translator:
         self._changes: dict[str, Change] = {
             "any": lambda name, _: self._where_key(name),
             # A reason may name what replaces a fact.
-            "text": lambda text, _: _ID.sub(lambda id: self._where_key(id[0]), text),
+            "text": lambda text, _: ID.sub(lambda id: self._where_key(id[0]), text),
             "parents": self._parent,
         }
 
@@ -246,7 +246,7 @@ def _keys_named(line: AnyLine) -> list[str]:
     named: list[str] = []
     for kind, name in names_of(line.payload if isinstance(line, PayloadLine) else line):
         if kind == "text":
-            named += _ID.findall(name)
+            named += ID.findall(name)
         elif kind in _NAMED_BY_KEY and isinstance(name, str):
             named.append(name)
     return named
