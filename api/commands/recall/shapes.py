@@ -48,6 +48,7 @@ NOTHING = "The memory holds nothing on this."
 NOTHING_ABOUT = (
     "The memory holds nothing on this entity: ask without it, or name it as answers do (user:ann)."
 )
+TOO_LONG = "It does not fit: raise token_budget."
 WEAK = "Weak evidence: none of these may answer the question."
 
 
@@ -302,6 +303,8 @@ def compact_answer(
     notes += [hint["message"]] if hint else []
     notes += attached.warnings
     text = packed_lines(records, body.token_budget, notes, body.scope)
+    if not text.kept and (records or found.truncated):
+        text = packed_lines([], body.token_budget, [TOO_LONG])
     kept = tuple(found.results[index] for index in text.kept)
     found = msgspec.structs.replace(
         found,

@@ -47,6 +47,13 @@ def test_compact_lines_fit_the_budget_as_sent(atlas: LiveNode, budget: int) -> N
     assert len(str(body)) < len(text) + 900
 
 
+@pytest.mark.parametrize("budget", [16, 20, 40])
+def test_what_does_not_fit_is_not_called_nothing(atlas: LiveNode, budget: int) -> None:
+    told = recall(atlas, "compact", token_budget=budget)
+    assert (told["text"], told["truncated"]) == ("It does not fit: raise token_budget.", True)
+    assert told["tokens_used"] <= budget
+
+
 def test_a_line_has_entity_value_date_and_id(atlas: LiveNode) -> None:
     made = atlas.state(
         entity="user:zoe", relation="memory:age", type="number", v=42, confidence=0.8
