@@ -148,6 +148,23 @@ def test_a_log_takes_no_writes_once_an_older_copy_was_written_over_it(
         assert path.read_bytes() == copy.read_bytes()
 
 
+def test_a_log_takes_no_writes_once_a_copy_without_a_streams_name_was_written_over_it(
+    tmp_path: Path,
+) -> None:
+    """All its events are in the write-ahead log; what names their stream is not."""
+    path, copy = tmp_path / "log.db", tmp_path / "older.db"
+    with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
+        other.execute("PRAGMA wal_checkpoint").fetchall()
+        subprocess.run(["cp", path, copy], check=True)  # one that opens it here drops its locks
+        log.append(facts(3))
+        other.execute("PRAGMA wal_checkpoint").fetchall()
+        log.append([fact()])
+        assert path.stat().st_size == copy.stat().st_size
+        path.write_bytes(copy.read_bytes())
+        with pytest.raises(StorageFailed, match=r"log\.db was written over"):
+            log.append([fact()])
+
+
 def test_a_log_takes_writes_after_nothing_of_it_was_lost(tmp_path: Path) -> None:
     """The copy has all that the write-ahead log has not."""
     path = tmp_path / "log.db"

@@ -199,6 +199,11 @@ _CHECKS = (
         "stream {} has no events",
     ),
     (
+        "SELECT position FROM events WHERE stream_no NOT IN (SELECT stream_no FROM streams)"
+        " LIMIT 1",
+        "position {} is in a stream without a name",
+    ),
+    (
         "SELECT key FROM idempotency WHERE digest = x'' AND NOT EXISTS"
         " (SELECT 1 FROM events e LEFT JOIN payloads p ON p.position = e.position"
         "  WHERE e.position BETWEEN first_position AND last_position AND p.position IS NULL)"
