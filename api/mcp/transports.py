@@ -37,6 +37,8 @@ from mcp_types import (
 )
 from msgspec import Struct
 from pydantic import ValidationError
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engramlog.api.mcp.slow_requests import TimedProtocol
 from engramlog.api.node.process.serving import listen
@@ -69,8 +71,6 @@ def serve_stdio(server: Server[Any]) -> None:
     """Serve one client on stdin and stdout until it closes one of them. Raises KeyboardInterrupt
     at SIGINT and SIGTERM, so that the caller closes its directory."""
     stop: list[Callable[[], object]] = []
-    faults: list[BaseException] = []
-    signals: list[int] = []
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -87,33 +87,13 @@ def serve_stdio(server: Server[Any]) -> None:
             anyio.run(serve)
         except* BrokenPipeError:  # the client is gone
             pass
-        except* BaseException as found:
-            faults.append(found)
 
-    def interrupt(number: int, _frame: object) -> None:
-        signals.append(number)
-        if len(signals) == 1 or number == signal.SIGINT:
-            raise KeyboardInterrupt
-
-    # The threads of a daemon are daemons too: one that writes to a client that reads nothing must
-    # not keep the process from ending.
-    session = Thread(target=run, name="mcp", daemon=True)
-    signal.signal(signal.SIGTERM, interrupt)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not in the background
-        signal.signal(signal.SIGINT, interrupt)
-    session.start()
-    try:
-        session.join()
-        _ignore_termination()
-    except KeyboardInterrupt:
-        _ignore_termination()
+    def end() -> None:
         for each in stop:
             with suppress(RuntimeError):  # it has just ended
                 each()
-        session.join(CALLS_SECONDS_MAX)
-        raise
-    if faults:
-        raise faults[0]
+
+    _until_signal(run, end, KeyboardInterrupt())
 
 
 def serve_http(
@@ -132,24 +112,73 @@ def serve_http(
         host=address.host,
     )
     config = uvicorn.Config(
-        app, http=TimedProtocol, log_config=None, access_log=False, lifespan="on"
+        _answering(app), http=TimedProtocol, log_config=None, access_log=False, lifespan="on"
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    signal.signal(signal.SIGTERM, _ended)
-    _Announcing(config, lambda: on_ready(address)).run([bound])
+    serving = _Announcing(config, lambda: on_ready(address))
+
+    def end() -> None:
+        serving.should_exit = True
+
+    _until_signal(lambda: serving.run([bound]), end, SystemExit(0))
 
 
-def _ended(_number: int, _frame: object) -> None:
-    """uvicorn raises the signal that ended it again: by default it would end the process before the
-    caller closes its directory."""
-    _ignore_termination()
-    raise SystemExit(0)
+def _until_signal(
+    run: Callable[[], None], stop: Callable[[], None], terminated: BaseException
+) -> None:
+    """Run a server until it ends. At a signal, stop it, and once its calls have ended or had their
+    time, raise ``terminated`` (SIGTERM) or KeyboardInterrupt (SIGINT)."""
+    faults: list[BaseException] = []
+    signals: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        signals.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if len(signals) == 1:
+            raise terminated
+
+    def guarded() -> None:
+        try:
+            run()
+        except BaseException as found:
+            faults.append(found)
+
+    # The threads of a daemon are daemons too: one that writes to a client that reads nothing, or
+    # waits for a node that does not answer, must not keep the process from ending.
+    session = Thread(target=guarded, name="mcp", daemon=True)
+    signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not in the background
+        signal.signal(signal.SIGINT, interrupt)
+    session.start()
+    try:
+        session.join()
+        _ignore_termination()
+    except (KeyboardInterrupt, SystemExit):
+        _ignore_termination()
+        stop()
+        session.join(CALLS_SECONDS_MAX)
+        raise
+    if faults:
+        raise faults[0]
 
 
 def _ignore_termination() -> None:
     """Many hosts send SIGTERM after the end of stdin or another signal: it must not interrupt the
     closing of the directory."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _answering(app: ASGIApp) -> ASGIApp:
+    """``app``, but without a stream for messages outside of answers, as there are none. The SDK
+    would open one that stays empty and, at the end, is an error in the log."""
+    refusal = JSONResponse({"detail": "Method Not Allowed"}, 405, {"Allow": "POST"})
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        stream = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == PATH
+        await (refusal if stream else app)(scope, receive, send)
+
+    return answer
 
 
 class _Announcing(uvicorn.Server):

@@ -484,6 +484,11 @@ def test_other_host_names_are_refused(http_server: str, name: str, value: str, s
     assert httpx.post(http_server, json=body, headers=headers).status_code == status
 
 
+def test_a_server_over_http_opens_no_stream_that_would_stay_empty(http_server: str) -> None:
+    refused = httpx.get(http_server, headers={"Accept": "text/event-stream"})
+    assert (refused.status_code, refused.headers["Allow"]) == (405, "POST")
+
+
 def test_wrong_usage_is_explained_before_a_client_connects() -> None:
     done = engramlog("mcp", "--url", "ftp://x")
     assert (done.returncode, done.stdout) == (1, "")

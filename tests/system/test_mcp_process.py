@@ -3,16 +3,19 @@
 import fcntl
 import json
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import termios
 import time
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import httpx
 import pytest
 
 from tests.worlds.mcp_clients import KEY
@@ -147,6 +150,29 @@ def test_a_server_ends_although_its_client_reads_nothing(node: NodeProcess) -> N
         until(lambda: _waiting_bytes(process.stdout) == full)
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS_MAX) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_over_http_ends_although_its_node_answers_nothing(number: int) -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "query_facts", "arguments": {}}}  # fmt: skip
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as pool:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        options = ["--url", url, "--transport", "http", "--port", "0"]
+        with subprocess.Popen(
+            [sys.executable, "-m", "engramlog", "mcp", *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+        ) as server:  # fmt: skip
+            assert server.stdout is not None
+            assert server.stderr is not None
+            place = server.stdout.readline().split()[3].decode()
+            answer = pool.submit(httpx.post, place, json=call, timeout=SECONDS_MAX)
+            with silent.accept()[0]:
+                server.send_signal(number)
+                with pytest.raises(httpx.TransportError):  # not what the server's client waits for
+                    answer.result()
+                assert server.wait(SECONDS_MAX) == (0 if number == signal.SIGTERM else 130)
+            assert server.stderr.read() == b""
 
 
 def _waiting_bytes(pipe: IO[bytes] | None) -> int:
