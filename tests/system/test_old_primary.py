@@ -16,12 +16,12 @@ def test_a_promoted_replica_takes_over_what_it_never_received(tmp_path: Path) ->
     memory, copy, lines = tmp_path / "memory", tmp_path / "copy", tmp_path / "memory.jsonl"
     with serving(memory, "--no-auth") as primary:
         key = replica_key(primary)
-        ended, *_ = [primary.client().post("/v1/facts", fact(n, scope="local")) for n in range(4)]
+        stated = [primary.client().post("/v1/facts", fact(n, scope="local")) for n in range(4)]
         follow = ("--no-auth", "--replica-of", primary.url)
         with serving(copy, *follow, env={"STIGMEM_REPLICA_KEY": key}) as replica:
             assert_equal(primary, replica)
         primary.client().post("/v1/facts", fact(4, scope="local"))
-        primary.client().post(f"/v1/facts/{ended['id']}/retract", {})
+        primary.client().post(f"/v1/facts/{stated[0]['id']}/retract", {})
     assert engramlog("promote", "--data", copy).returncode == 0
     exported = engramlog("export", "--data", memory, "--output", lines)
     assert exported.returncode == 0, exported.stderr
