@@ -71,11 +71,11 @@ class IdempotencyCheck:
                 return Fault(0, "", 0, _kept(name, begun[name]))
         return None
 
-    def surplus_fault(self) -> Fault | None:
-        """The fault of rows that no event names, after all events."""
+    def surplus_fault(self, position: int) -> Fault | None:
+        """The fault of rows that no event names, after all events, up to ``position``."""
         for name, use in self._open.items():
             return Fault(0, "", 0, _kept(name, use))
-        kept = self._storage.used_keys()
+        kept = self._storage.used_keys(position)
         if kept == self._found:
             return None
         return Fault(0, "", 0, f"{kept} idempotency keys are kept, events name {self._found}")

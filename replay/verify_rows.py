@@ -79,7 +79,7 @@ class RowCheck:
 
     def surplus_fault(self) -> Fault | None:
         """The fault of idempotency keys that no event names, after all events."""
-        return None if self._keys is None else self._keys.surplus_fault()
+        return None if self._keys is None else self._keys.surplus_fault(self._position)
 
     def withheld(self) -> Fault | None:
         """The first missing payload without a ``fact_erased`` event that names it."""

@@ -39,6 +39,7 @@ class Auditable(Protocol):
         """The stored uses of these idempotency keys, by (actor, key)."""
         ...
 
-    def used_keys(self) -> int:
-        """How many idempotency keys claim to have written events."""
+    def used_keys(self, position: int) -> int:
+        """How many idempotency keys claim to have written events, without those of events after
+        ``position``: a node that serves may have written these since."""
         ...

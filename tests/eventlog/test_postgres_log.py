@@ -186,6 +186,17 @@ def test_a_node_that_lost_the_lock_writes_nothing_and_continues_after(
         assert verify(one).fault is None
 
 
+def test_a_key_that_another_node_writes_during_verification_is_no_fault(postgres_url: str) -> None:
+    with open_log(postgres_url) as one, open_log(postgres_url) as two:
+        one.append([fact()], idempotency=Idempotency("agent:alice", "before", b"digest"))
+
+        def written(position: int, total: int) -> None:
+            two.append([fact()], idempotency=Idempotency("agent:alice", "meanwhile", b"digest"))
+
+        assert verify(one, progress=written).fault is None
+        assert verify(one).fault is None
+
+
 def test_a_stream_whose_first_write_failed_is_entered_by_the_next(
     postgres_url: str, postgres_server: Server
 ) -> None:

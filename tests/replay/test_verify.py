@@ -198,6 +198,17 @@ def test_kept_keys_are_as_the_events_name_them(keyed: Path) -> None:
     assert whole(keyed).fault is None
 
 
+def test_a_key_that_a_node_writes_meanwhile_is_no_fault(keyed: Path) -> None:
+    with open_log(keyed) as log:
+
+        def written(position: int, total: int) -> None:
+            key = f"after {position} of {total}"
+            log.append(facts(2), idempotency=Idempotency("agent:alice", key, b"digest"))
+
+        assert verify(log, progress=written).fault is None
+        assert log.head().position == 15
+
+
 @pytest.mark.parametrize("page", [2, 2000])
 @pytest.mark.parametrize(
     ("statement", "reason"),
@@ -212,6 +223,7 @@ def test_kept_keys_are_as_the_events_name_them(keyed: Path) -> None:
         ("UPDATE idempotency SET last_position = 11 WHERE key = 'one'", "positions 10 to 11"),
         ("UPDATE idempotency SET digest = x'' WHERE key = 'one'", "digest"),
         ("INSERT INTO idempotency VALUES ('agent:eve', 'taken', x'00', 2, 2)", "are kept"),
+        ("INSERT INTO idempotency VALUES ('agent:eve', 'taken', x'00', 77, 77)", "are kept"),
         ("INSERT INTO streams VALUES (77, 'a stream without events')", "has no events"),
         ("INSERT INTO payloads VALUES (77, x'00', x'00')", "no event"),
     ],

@@ -120,9 +120,9 @@ class PostgresReading(Closable):
             found = {name: key_use_of(db, *name) for name in names}
         return {name: use for name, use in found.items() if use is not None}
 
-    def used_keys(self) -> int:
+    def used_keys(self, position: int) -> int:
         with self._reader() as db, db.patience(AUDIT_SECONDS_MAX):
-            return int(scalar(db, statements.USED_KEYS))
+            return int(scalar(db, statements.USED_KEYS, position))
 
     def stream_heads(self) -> dict[str, StreamHead]:
         with self._reader() as db:

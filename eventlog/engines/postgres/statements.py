@@ -85,7 +85,9 @@ RECEIVED_AT = "SELECT received_at FROM engramlog.events WHERE position = %s"
 POSITIONS_OF = "SELECT event_id, position FROM engramlog.events WHERE event_id = ANY (%s)"
 HEADERS_OF = "SELECT header FROM engramlog.events WHERE event_id = ANY (%s)"
 USED_KEYS = """
-SELECT count(*) FROM engramlog.idempotency WHERE first_position <= last_position"""
+SELECT count(*) FROM engramlog.idempotency WHERE first_position <= last_position
+AND (first_position <= %s
+  OR first_position > (SELECT coalesce(max(position), 0) FROM engramlog.events))"""
 KEYS_NAMED = "SELECT actor, key FROM engramlog.idempotency WHERE key = ANY (%s) AND digest <> ''"
 IS_NAMED = """
 SELECT 1 FROM engramlog.events JOIN engramlog.erased USING (event_id)

@@ -136,9 +136,9 @@ class SqliteReading(Closable):
             if row is not None
         }
 
-    def used_keys(self) -> int:
+    def used_keys(self, position: int) -> int:
         with self._reader() as db, schema.reading():
-            return cast("int", db.execute(_KEYS_WITH_EVENTS).get)
+            return cast("int", db.execute(_KEYS_WITH_EVENTS, (position,)).get)
 
     def stream_heads(self) -> dict[str, StreamHead]:
         with self._reader() as db, schema.reading():
@@ -181,7 +181,9 @@ class SqliteReading(Closable):
         return self._readers.connection()
 
 
-_KEYS_WITH_EVENTS = "SELECT count(*) FROM idempotency WHERE first_position <= last_position"
+_KEYS_WITH_EVENTS = """
+SELECT count(*) FROM idempotency WHERE first_position <= last_position
+AND (first_position <= ? OR first_position > (SELECT ifnull(max(position), 0) FROM events))"""
 _NAMES = """
 SELECT unhex(replace(j.value, '-', '')) AS event_id, min(e.position) AS position
 FROM events e JOIN payloads p ON p.position = e.position,
