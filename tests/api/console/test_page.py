@@ -106,6 +106,18 @@ def test_an_address_that_names_nothing_says_so_and_leads_to_the_search(
     assert page.url.endswith("#/search")
 
 
+@pytest.mark.parametrize("view", ["moments", "constructor"])
+def test_an_address_of_no_view_says_so_and_leads_to_the_search(
+    live: LiveNode, visit: Visit, view: str
+) -> None:
+    page = visit(live).open(view)
+    expect(page.locator("#content h1")).to_have_text("There is no such view")
+    expect(page.locator("#content")).to_contain_text(f"{view} is none of those listed")
+    expect(page.locator("nav [aria-current]")).to_have_count(0)
+    page.locator("#content a").click()
+    assert page.url.endswith("#/search")
+
+
 def test_the_slider_moves_the_whole_page_in_time(spaceflight: LiveNode, visit: Visit) -> None:
     tab = visit(spaceflight)
     page = tab.open()

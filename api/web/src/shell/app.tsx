@@ -41,7 +41,8 @@ const loaded = new Map<string, ComponentType>([["search", SearchView]]);
 const missing = new Set<string>();
 
 export const App = (): JSX.Element => {
-  const name = place.value.view in VIEWS ? place.value.view : "search";
+  const known = Object.hasOwn(VIEWS, place.value.view);
+  const name = known ? place.value.view : "search";
   const shown = VIEWS[name] as Shown;
   const [, redraw] = useState(0);
   const Chosen = loaded.get(name);
@@ -76,10 +77,10 @@ export const App = (): JSX.Element => {
           <KeyForm />
         </div>
       </header>
-      <Navigation current={name} />
+      <Navigation current={known ? name : ""} />
       <main id="content">
         <Notices />
-        {me.value === "none" ? <SignIn /> : shown.of !== undefined && param(shown.of) === "" ? <Unnamed view={name} field={shown.of} /> : Chosen === undefined ? <Loading missing={missing.has(name)} /> : <Chosen />}
+        {me.value === "none" ? <SignIn /> : !known ? <Unknown view={place.value.view} /> : shown.of !== undefined && param(shown.of) === "" ? <Unnamed view={name} field={shown.of} /> : Chosen === undefined ? <Loading missing={missing.has(name)} /> : <Chosen />}
       </main>
       <TimeBar idle={shown.timeless ?? false} />
     </div>
@@ -89,6 +90,14 @@ export const App = (): JSX.Element => {
 /** A node of another version has other files. */
 const Loading = ({ missing }: { missing: boolean }): JSX.Element => (
   <p class="empty" role="status">{missing ? "This view did not load. Reload the page." : "…"}</p>
+);
+
+/** An address typed, or of another version. */
+const Unknown = ({ view }: { view: string }): JSX.Element => (
+  <div class="view narrow">
+    <h1 tabIndex={-1}>There is no such view</h1>
+    <p><code>{visible(view)}</code> is none of those listed. <a href={addressOf("search")}>Go to Search</a>.</p>
+  </div>
 );
 
 /** An address typed or cut short: it names nothing to show. */
