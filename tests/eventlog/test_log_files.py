@@ -165,6 +165,29 @@ def test_a_log_takes_no_writes_once_a_copy_without_a_streams_name_was_written_ov
             log.append([fact()])
 
 
+def test_a_log_that_was_written_over_is_examined_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, copy = tmp_path / "log.db", tmp_path / "older.db"
+    examined: list[Path] = []
+
+    def count(opened: Path) -> apsw.Connection:
+        examined.append(opened)
+        return connect(opened)
+
+    connect = schema.connect_reader
+    with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
+        log.append(facts(40))
+        other.execute("VACUUM INTO ?", (str(copy),))
+        log.append([fact()])
+        path.write_bytes(copy.read_bytes())
+        monkeypatch.setattr(schema, "connect_reader", count)
+        for _ in range(3):
+            with pytest.raises(StorageFailed, match="was written over"):
+                log.retry()
+        assert examined == [path]
+
+
 def test_a_log_takes_writes_after_nothing_of_it_was_lost(tmp_path: Path) -> None:
     """The copy has all that the write-ahead log has not."""
     path = tmp_path / "log.db"

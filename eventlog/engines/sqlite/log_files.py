@@ -33,6 +33,7 @@ class LogFiles:
         self._wal = f"{path}-wal"
         self._last = (0, b"")
         self._merged = 0
+        self._foreign = _Status()
         self._seen = {each: _status(each) for each in (str(path), self._wal)}
 
     def hold(self, position: int, digest: bytes) -> None:
@@ -67,7 +68,8 @@ class LogFiles:
                     f"{path} was removed or replaced while the node serves: put the same file "
                     "back, or export what the node still reads (export --url) before it stops"
                 )
-            if path != self._wal and not self._is_ours(db):
+            if path != self._wal and (found == self._foreign or not self._is_ours(db)):
+                self._foreign = found  # examined once: the node tries again every second
                 raise _refusal(path, "written over")
             self._seen[path] = found
 
