@@ -32,6 +32,7 @@ from engramlog.projections.authorization import everything
 from engramlog.projections.contradictions.conflicts import conflict_between
 from engramlog.projections.episodes.reading import place_of_episode, same_episode
 from engramlog.projections.tables.declared.garden_directory import Garden
+from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import Command, Done, Refused, ResolveConflict
 from engramlog.projections.writing.submission import WriterBusy, WriterClosed, WriterDegraded
 
@@ -113,9 +114,8 @@ class NodeSink:
         return [
             row.id
             for row, is_live in zip(rows, live, strict=True)
-            if (is_live or (line.names_fact and (row.id == line.key or row.actor == IMPORT_ACTOR)))
+            if (row.id == line.key or _states(line, row, is_live=bool(is_live)))
             and (row.valid_from, row.valid_until) == (wanted.valid_from, wanted.valid_until)
-            and row.received_from is None
             and row.garden_id == wanted.garden_id
             and (not line.derived_from or row.stated().derived_from == wanted.derived_from)
         ]
@@ -230,6 +230,13 @@ class NodeSink:
             return Written("recorded", key, self._position, hash=done.events[0].hash.hex())
         known = self.find_episode(line)
         return Written("existing", key, self._position, hash=known.hash if known else None)
+
+
+def _states(line: AssertLine, row: FactRow, *, is_live: bool) -> bool:
+    """Whether a line may have stated a fact of its content: a live one, or an ended one if an
+    import of the line did it."""
+    stated = is_live or (line.names_fact and row.actor == IMPORT_ACTOR)
+    return stated and row.received_from is None
 
 
 class ControlSink:

@@ -11,6 +11,9 @@ import pytest
 from engramlog.api.node.consolidator import Consolidator
 from engramlog.api.node.node import Node
 from engramlog.api.transfer.exporting import export_lines
+from engramlog.api.transfer.importing import Importer, Options
+from engramlog.api.transfer.lines.line_kinds import decode_line
+from engramlog.api.transfer.sinks import NodeSink
 from engramlog.eventlog.kinds import EpisodeRecorded, FactRetracted, PeerGrants, Value
 from engramlog.projections.episodes.rule import parse_rule
 from engramlog.projections.writing.commands import AssertFact, Done, OwnShape
@@ -18,7 +21,7 @@ from engramlog.projections.writing.decide.context import Context, Decision
 from engramlog.projections.writing.decisions import DECISIONS
 from engramlog.projections.writing.memory_commands import RecordEpisodes
 from tests.worlds.federation.network import Link, Member
-from tests.worlds.portable import meaning, read_back
+from tests.worlds.portable import exported, meaning, read_back
 from tests.worlds.stated_facts import stating
 
 GRANTS = PeerGrants(scopes=["company"])
@@ -116,6 +119,29 @@ def test_a_peers_word_on_facts_of_others_counts_in_no_file(
         assert b"because I say so" not in b"".join(lines)
         with read_back(lines, tmp_path / "copy") as (copy, _):
             assert memories(copy) == memories(b.node)
+    finally:
+        a.close()
+        b.close()
+
+
+def test_an_export_into_its_own_node_leaves_out_a_peers_facts(tmp_path: Path) -> None:
+    """Into another node they become that node's own, once."""
+    a, b = Member(tmp_path, "a"), Member(tmp_path, "b")
+    try:
+        a.meet(b, GRANTS)
+        b.meet(a, GRANTS)
+        for value in ("CTO", "CEO"):
+            a.submit([stated(value)])
+        b.pull(Link(b, a))
+        lines = exported(b.node)
+        options = Options(known="export")
+        with read_back(lines, tmp_path / "copy") as (copy, first):
+            assert first.counts["asserted"] == 2
+            for node in (b.node, copy):
+                sink = NodeSink(node, 262_144)
+                report = Importer(sink, options, decode_line).run(iter(lines))
+                assert report.counts["existing"] == 2
+                assert "asserted" not in report.counts
     finally:
         a.close()
         b.close()
