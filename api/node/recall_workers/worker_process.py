@@ -37,6 +37,7 @@ class WorkerProcess:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
+                    "-P",
                     "-m",
                     "engramlog.api.node.recall_workers.worker",
                     str(worker_end.fileno()),

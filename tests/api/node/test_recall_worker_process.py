@@ -1,13 +1,17 @@
 """A recall worker's process, without a node beside it."""
 
+import asyncio
 import socket
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from engramlog.api.node.node import Node
 from engramlog.api.node.recall_workers.messages import LENGTH_BYTES
+from engramlog.api.node.recall_workers.worker_process import WorkerProcess
 from engramlog.api.settings import Settings
 from tests.worlds.processes import environment
 
@@ -28,3 +32,20 @@ def test_a_worker_whose_node_went_while_it_started_ends_quietly(tmp_path: Path) 
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_worker_loads_no_module_of_the_folder_where_the_node_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(data_dir=tmp_path / "data", embed_enabled=False)
+    (tmp_path / "numpy.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    worker = WorkerProcess()
+
+    async def begin() -> None:
+        await worker.begin(settings)
+        assert worker.ready
+        worker.end()
+
+    with closing(Node.open(settings.data_dir)):
+        asyncio.run(begin())

@@ -57,6 +57,14 @@ def test_it_reports_its_use_to_nobody(
     assert [*tmp_path.rglob("*")] == []
 
 
+def test_it_loads_no_module_of_the_folder_where_the_node_was_started(
+    model: ModelProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onnx.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    assert model.embed(TEXTS).shape == (3, 384)
+
+
 def test_its_vectors_are_those_of_the_model(model: ModelProcess) -> None:
     expected = MiniLM().embed(TEXTS)
     np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-6)

@@ -131,7 +131,7 @@ class _Link:
         here, there = Pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", SERVER, str(there.fileno()), model],
+                [sys.executable, "-P", "-m", SERVER, str(there.fileno()), model],
                 pass_fds=(there.fileno(),),
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **dict.fromkeys(THREADS_OF_LIBRARIES, "1")},
