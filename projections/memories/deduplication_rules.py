@@ -38,6 +38,7 @@ _CHANGE = re.compile(
 
 _NEGATION = re.compile(r"\b(?:not|no|never|none|without|cannot)\b|n['\u2019]t\b")
 _NUMBER = re.compile(r"\d+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 
 
 class TextLikeness(Protocol):
@@ -59,10 +60,17 @@ def announces_change(text: str) -> bool:
 
 
 def alike_in_sense(text: str, others: Sequence[str]) -> list[bool]:
-    """Which of some similar texts have the text's numbers, and announce a change or negate only if
-    it does: a correction has nearly the vector of what it corrects."""
-    sense = _sense(text)
-    return [_sense(other) == sense for other in others]
+    """Which of some similar texts have the text's numbers, and the names of both in its order, and
+    announce a change or negate only if it does. A correction has nearly the vector of what it
+    corrects, and "Bob owes Alice" that of "Alice owes Bob"."""
+    sense, names = _sense(text), _names(text)
+    found: list[bool] = []
+    for other in others:
+        others_names = _names(other)
+        shared = [name for name in names if name in others_names]
+        same_order = shared == [name for name in others_names if name in names]
+        found.append(same_order and _sense(other) == sense)
+    return found
 
 
 def shared_words(one: str, other: str) -> int:
@@ -72,7 +80,13 @@ def shared_words(one: str, other: str) -> int:
 
 def _sense(text: str) -> tuple[bool, bool, list[str]]:
     negated = _NEGATION.search(text.lower()) is not None
-    return announces_change(text), negated, sorted(_NUMBER.findall(text))
+    return announces_change(text), negated, _NUMBER.findall(text)
+
+
+def _names(text: str) -> list[str]:
+    """The words with a capital, each once."""
+    capitalised = (word.lower() for word in _LETTERS.findall(text) if word[0].isupper())
+    return [word for word in dict.fromkeys(capitalised) if word not in STOP_WORDS]
 
 
 def _words(text: str) -> frozenset[str]:

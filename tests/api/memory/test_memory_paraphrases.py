@@ -75,6 +75,21 @@ def test_the_same_in_other_words_counts_once_a_minute(live: LiveNode, clock: Fix
     assert post(live, "green tea Ann likes")["memoriesCount"] == 1
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Alice owes Bob five euros", "Bob owes Alice five euros"),
+        ("the train from Bern to Rome is late", "the train from Rome to Bern is late"),
+        ("gate 3 opens at 7", "gate 7 opens at 3"),
+    ],
+)
+def test_names_and_numbers_that_change_places_are_another_memory(
+    live: LiveNode, one: str, other: str
+) -> None:
+    assert post(live, one)["memoriesCount"] == 1
+    assert post(live, other)["memoriesCount"] == 1
+
+
 def test_the_threshold_is_a_cosine(live: LiveNode) -> None:
     """It is near the share of words that two texts have in common."""
     text = "one two three four five six seven eight nine ten"
