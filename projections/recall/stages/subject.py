@@ -2,10 +2,10 @@
 
 "When was Jimmy Gomez born?" is answered by a fact of ``legislator/g000585``, which another of its
 facts calls Jimmy Gomez. So an entity is named by its URI, its display name, a short value that
-few entities have, or a word of such a value that is a name. Two kinds of its facts do not count:
-what it says in a conversation is rarely about it, and one whose value is its display name says
-nothing new. But what is said with its name in conversations, by it or by others, counts unless it
-is much.
+few entities have, or a word of such a value that is a name. A fact that so names it says little
+new and counts a quarter: only "Who is the CFO?" asks for it. What it says in a conversation is
+rarely about it and does not count. But what is said with its name in conversations, by it or by
+others, counts unless it is much.
 
 A code (see ``codes``) says which fact is meant, without an entity: 2 for each of the few facts that
 hold it as written, unless it is part of a name of what the question names.
@@ -23,7 +23,6 @@ from engramlog.projections.ascending import among, distinct
 from engramlog.projections.columns.names.entity_names import (
     name_of,
     names_something,
-    phrase_of,
     phrases_in,
     words_of,
 )
@@ -49,6 +48,8 @@ SAID_WITH_NAME_MAX = 20
 """Where more is said with a name, it tells little of each."""
 LOOKED_AT_FIRST = 64
 """Facts that hold a name and are looked at before all of them: they mostly show that it is much."""
+NAMING = 0.25
+"""The score of a fact whose value the question gives."""
 NAME_CHARS_MAX = 200
 CODE_HOLDERS_MAX = 5
 """How many facts may hold a code that says which fact is meant."""
@@ -77,7 +78,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     about = [slots[among(view.entity[slots], named)] for slots in hits]
     about = distinct(np.concatenate([*about, newest_facts(survey, named, view.entity_lists)]))
     about = about[~are_said(survey, named, about)]
-    about = np.setdiff1d(about, _naming(survey, spelled_out), assume_unique=True)
+    naming = distinct(np.concatenate([_NONE, *spelled_out.values()]))
     leading = [slots[among(view.object[slots], named)] for slots in hits]
     leading = distinct(np.concatenate([*leading, newest_facts(survey, named, view.object_lists)]))
     names = [*map(view.entities.text, named.tolist()), *spelled_out]
@@ -105,6 +106,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
         return found
 
     scores, hops = np.ones(len(slots)), np.zeros(len(slots), dtype=np.int32)
+    scores[among(slots, naming)] = NAMING
     scores[among(slots, coded)] = 2.0
     return Candidates(slots, scores, hops, why, ages=view.ages, builds_on=True)
 
@@ -196,15 +198,3 @@ def _in_part(survey: Survey, holders_max: int, spelled_out: Mapping[str, I32]) -
         for word, slots in found.items()
         if 0 < len(distinct(survey.view.entity[slots])) <= holders_max
     }
-
-
-def _naming(survey: Survey, spelled_out: Mapping[str, I32]) -> I32:
-    """The facts whose value is their entity's display name."""
-    entity, text = survey.view.entity, survey.view.entities.text
-    found = [
-        slot
-        for value, slots in spelled_out.items()
-        for slot in slots.tolist()
-        if value == phrase_of(text(int(entity[slot])))
-    ]
-    return np.array(found, dtype=np.int32)

@@ -46,7 +46,7 @@ def table() -> World:
 def test_a_value_names_the_entity_of_its_other_facts() -> None:
     candidates = found(table(), "When was Jimmy Gomez born?")
     assert candidates.slots.tolist() == [0, 1, 4]
-    assert candidates.scores.tolist() == [1.0, 1.0, 1.0]
+    assert candidates.scores.tolist() == [0.25, 1.0, 1.0]  # the first says what the question does
     assert candidates.why(candidates.slots) == [
         [f"subject: about {user('g585')}"],
         [f"subject: about {user('g585')}"],
@@ -91,7 +91,9 @@ def test_a_display_name_names_its_entity_and_a_reference_to_it_counts() -> None:
     world.fact(user("apollo-8"), "is:launched", "1968-12-21")  # 1
     world.ref(user("anders"), "was:aboard", user("apollo-8"))  # 2
     world.fact(user("apollo-9"), "is:launched", "1969-03-03")  # 3
-    assert found(world, "Who flew on Apollo 8?").slots.tolist() == [1, 2]
+    candidates = found(world, "Who flew on Apollo 8?")
+    assert candidates.slots.tolist() == [0, 1, 2]
+    assert candidates.scores.tolist() == [0.25, 1.0, 1.0]
 
 
 def test_a_value_of_more_entities_names_none_of_them() -> None:
@@ -101,6 +103,15 @@ def test_a_value_of_more_entities_names_none_of_them() -> None:
     assert found(world, "When was Jimmy Gomez born?").slots.tolist() == [0, 1, 4, 5, 6]
     with pytest.raises(StageDisabled):
         found(world, "When was Jimmy Gomez born?", holders_max=1)
+
+
+def test_what_the_question_says_already_does_not_answer_first() -> None:
+    world = World()
+    for number in range(8):
+        world.fact(user(f"g{number}"), "is:called", f"{'ABCDEFGH'[number]}dam Gomez")
+        world.fact(user(f"g{number}"), "has:birthday", f"197{number}-11-25")
+    answer = ask(world, "What is the birthday of Adam Gomez?", world.moment())
+    assert [each.row.value_v for each in answer.results[:2]] == ["1970-11-25", "Adam Gomez"]
 
 
 def test_the_fact_with_the_value_may_be_the_answer_itself() -> None:
