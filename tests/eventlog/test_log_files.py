@@ -165,6 +165,21 @@ def test_a_log_takes_no_writes_once_a_copy_without_a_streams_name_was_written_ov
             log.append([fact()])
 
 
+def test_a_log_that_was_written_over_is_not_scrubbed(tmp_path: Path) -> None:
+    """Scrubbing would take the copy for the log, and writes would go onto it."""
+    path, copy = tmp_path / "log.db", tmp_path / "older.db"
+    with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
+        log.append(facts(40))
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        other.execute("VACUUM INTO ?", (str(copy),))
+        log.append(facts(3))
+        path.write_bytes(copy.read_bytes())
+        for attempt in (log.scrub, lambda: log.append([fact()])):
+            with pytest.raises(StorageFailed, match=r"log\.db was (cut off|written over)"):
+                attempt()
+        assert path.read_bytes() == copy.read_bytes()
+
+
 def test_a_log_that_was_written_over_is_examined_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

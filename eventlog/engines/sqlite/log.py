@@ -217,11 +217,15 @@ class SqliteLog(SqliteReading, StoredLog):
         db = self._require_writer()
         self._turn.take()
         try:
-            with schema.reading(), temporary_files_in(Path(db.filename).parent, db):
-                db.execute("VACUUM")
-                truncate_wal(db)
+            with schema.reading():
+                self._files.check(db)
+                try:
+                    with temporary_files_in(Path(db.filename).parent, db):
+                        db.execute("VACUUM")
+                        truncate_wal(db)
+                finally:
+                    self._files.note(db)
         finally:
-            self._files.note(db)
             self.release()
 
     def _insert(self, db: apsw.Connection, links: Sequence[Link], keys: KeyUses) -> None:
