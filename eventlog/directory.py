@@ -257,8 +257,8 @@ def _generation(path: Path) -> int:
 
 
 def _refuse_lost_identity(path: Path) -> None:
-    """Another identity would make it another node, unless ``new_identity`` has begun that."""
-    if (path / "log.db").exists() and not list(path.glob("identity.replaced-*")):
+    """Another identity would make it another node; ``new_identity`` is how one asks for that."""
+    if (path / "log.db").exists():
         raise KeyFileError(
             f"{path} holds a log but no identity: restore its backup into {path / 'identity'}; if "
             f"none is left, 'engramlog identity new --data {path}' makes it another node"

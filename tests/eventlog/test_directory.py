@@ -291,6 +291,19 @@ def test_a_log_whose_keys_are_lost_can_become_another_node(data: Path) -> None:
     assert node_of(data) == (identity.node_id, 1)
 
 
+def test_a_node_that_was_a_copy_and_lost_its_keys_does_not_silently_become_another(
+    data: Path,
+) -> None:
+    node_of(data)
+    (data / "log.db").touch()
+    HeldDirectory.new_identity(data)
+    shutil.rmtree(data / "identity")
+    with pytest.raises(KeyFileError, match=f"restore .*identity new --data {data}"):
+        HeldDirectory.open(data)
+    identity = HeldDirectory.new_identity(data)
+    assert node_of(data) == (identity.node_id, 1)
+
+
 def test_an_identity_restored_from_a_backup_is_at_home_where_it_is_first_opened(
     data: Path, tmp_path: Path
 ) -> None:
