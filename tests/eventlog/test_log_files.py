@@ -222,6 +222,24 @@ def test_a_log_takes_writes_after_nothing_of_it_was_lost(tmp_path: Path) -> None
         assert (log.head().position, verify(log).fault) == (306, None)
 
 
+@pytest.mark.parametrize("mode", ["PASSIVE", "TRUNCATE"])
+def test_a_log_takes_writes_after_a_copy_of_all_its_events_was_written_over_it(
+    tmp_path: Path, mode: str
+) -> None:
+    """They are on other pages than those that the node read."""
+    path, copy = tmp_path / "log.db", tmp_path / "copy.db"
+    with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
+        for _ in range(4):
+            log.append(facts(100))
+        log.append([fact()])
+        other.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        other.execute("VACUUM INTO ?", (str(copy),))
+        subprocess.run(["cp", copy, path], check=True)
+        log.append([fact()])
+    with open_log(path) as log:
+        assert (log.head().position, verify(log).fault) == (402, None)
+
+
 def test_a_log_takes_writes_after_its_files_were_rewritten_smaller(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     with open_log(path) as log:

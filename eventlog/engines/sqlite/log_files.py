@@ -68,9 +68,11 @@ class LogFiles:
                     f"{path} was removed or replaced while the node serves: put the same file "
                     "back, or export what the node still reads (export --url) before it stops"
                 )
-            if path != self._wal and (found == self._foreign or not self._is_ours(db)):
-                self._foreign = found  # examined once: the node tries again every second
-                raise _refusal(path, "written over")
+            if path != self._wal:
+                if found == self._foreign or not self._is_ours(db):
+                    self._foreign = found  # examined once: the node tries again every second
+                    raise _refusal(path, "written over")
+                db.release_memory()  # the same events may be on other pages than those it read
             self._seen[path] = found
 
     def _is_ours(self, db: apsw.Connection) -> bool:
