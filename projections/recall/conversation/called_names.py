@@ -10,16 +10,18 @@ Only survivors count: facts that the caller may not read give no name.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engramlog.projections.arrays import I32
+from engramlog.projections.ascending import among, distinct
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.channels import speaker_name, speakers
 from engramlog.projections.recall.conversation.conversations import conversations
+from engramlog.projections.recall.conversation.layouts import Runs
 from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
 
 if TYPE_CHECKING:
@@ -100,16 +102,18 @@ def _partners(survey: Survey, slots: I32, said_by: Mapping[int, int]) -> dict[in
     """By slot: the other speaker of its conversation; only conversations of two. ``said_by``: the
     speaker of each slot."""
     assert survey.context is not None
-    partners: dict[int, int] = {}
     found = conversations(survey, survey.context, slots)
     number_of = found.of(slots)
-    for number in np.unique(number_of[number_of >= 0]).tolist():
-        first, end = found.number.searchsorted([number, number + 1]).tolist()
-        together = np.unique(speakers(survey, found.members[first:end])).tolist()
-        if len(together) != TOGETHER:
-            continue
-        one, other = together
-        for slot in slots[number_of == number].tolist():
+    asked = among(found.number, distinct(number_of[number_of >= 0]))
+    numbers, by = found.number[asked].astype(np.int64), speakers(survey, found.members[asked])
+    spoke = Runs(numbers, by).first
+    together = defaultdict[int, list[int]](list)
+    for number, speaker in zip(numbers[spoke].tolist(), by[spoke].tolist(), strict=True):
+        together[number].append(speaker)
+    partners: dict[int, int] = {}
+    for slot, number in zip(slots.tolist(), number_of.tolist(), strict=True):
+        if number >= 0 and len(together[number]) == TOGETHER:
+            one, other = together[number]
             partners[slot] = other if said_by[slot] == one else one
     return partners
 
