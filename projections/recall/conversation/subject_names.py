@@ -113,6 +113,8 @@ def _named_in_part(survey: Survey, word: str) -> I32:
         return _NONE
     view, words = survey.view, words_of(word)
     held = _Holders(survey).of_words(words)
+    counts, _ = view.spoken.words(view.value[held])
+    held = held[(counts >= 2) & (counts <= PART_WORDS_MAX)]
     named = [_has_part(view.value_text_of(slot), words) for slot in held.tolist()]
     held = held[np.array(named, dtype=np.bool_)]
     return held if len(distinct(view.entity[held])) <= HOLDERS_MAX else _NONE
@@ -140,6 +142,8 @@ class _Holders:
     def of_value(self, words: Sequence[str]) -> I32:
         """The facts whose value is these words; none if it would take long to find them."""
         view, rarest = self._survey.view, self.of_words(words)
+        counts, _ = view.spoken.words(view.value[rarest])
+        rarest = rarest[counts == len(words)]
         chars_max = sum(map(len, words)) + len(words) + PUNCTUATION_MAX
         texts = map(view.value_text_of, rarest.tolist())
         same = [len(text) <= chars_max and name_of(words_of(text)) == words for text in texts]

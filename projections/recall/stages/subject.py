@@ -167,14 +167,15 @@ def _spelled_out(
     chars_max = min(len(asked) + PUNCTUATION_MAX, NAME_CHARS_MAX)
     holders: dict[str, list[int]] = {}
     slots = distinct(np.concatenate([_NONE, *judged]))
-    for slot in slots[view.object[slots] < 0].tolist():
+    slots = slots[view.object[slots] < 0]
+    counts, _ = view.spoken.words(view.value[slots])
+    for slot in slots[counts <= WORDS_MAX].tolist():
         text = view.value_text_of(slot)
         if len(text) > chars_max:
             continue
         words = name_of(words_of(text))
         value = " ".join(words)
-        short = len(words) <= WORDS_MAX and names_something(words)
-        if short and f" {value} " in asked:
+        if names_something(words) and f" {value} " in asked:
             holders.setdefault(value, []).append(slot)
     found = {value: np.array(slots, dtype=np.int32) for value, slots in holders.items()}
     return {
