@@ -233,9 +233,9 @@ class NodeSink:
 
 
 def _states(line: AssertLine, row: FactRow, *, is_live: bool) -> bool:
-    """Whether a line may have stated a fact of its content: a live one, or an ended one if an
-    import of the line did it."""
-    stated = is_live or (line.names_fact and row.actor == IMPORT_ACTOR)
+    """Whether a line may have stated a fact of its content: a live one; if its key is an id, one
+    that an import wrote, live or ended. The node's own is another, which its end must not end."""
+    stated = row.actor == IMPORT_ACTOR if line.names_fact else is_live
     return stated and row.received_from is None
 
 

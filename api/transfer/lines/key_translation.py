@@ -46,7 +46,7 @@ class Finder(Protocol):
 
     def find_known(self, lines: Sequence[AssertLine]) -> list[list[str]]:
         """For each line the ids of live facts of its content and validity, oldest first; if its
-        key is an id, also of ended ones that it may have stated."""
+        key is an id, of those that an import wrote, also ended ones, and of the fact itself."""
         ...
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:

@@ -146,6 +146,24 @@ def test_an_equal_fact_that_ended_here_takes_no_others_place(tmp_path: Path) -> 
     other.close()
 
 
+def test_the_end_of_another_nodes_fact_does_not_end_an_equal_one(tmp_path: Path) -> None:
+    many = {"op": "policy", "set_valued": ["role"]}
+    ended = [many, A, {"op": "retract", "target": "a"}]
+    with closing(Node.open(tmp_path / "first", clock=FixedClock(START_US))) as node:
+        take(node, [json.dumps(line).encode() for line in ended], "write")
+        lines = exported(node)
+    other = LiveNode(tmp_path / "other")
+    take(other.node, [json.dumps(many).encode()])
+    fact, _ = (
+        other.state(entity="user:ann", relation="role", v=v, source="agent:a", scope="local")
+        for v in "AB"
+    )
+    for outcomes in (["asserted", "declared", "retracted"], ["declared", "existing"]):
+        assert take(other.node, lines) == outcomes
+        assert other.call("GET", f"/v1/facts/{fact['id']}").json()["confidence"] == 1
+    other.close()
+
+
 def test_a_line_that_names_no_fact_states_its_fact_again(tmp_path: Path) -> None:
     """As a value may come back, and lines of a day say so."""
     with closing(Node.open(tmp_path / "node", clock=FixedClock(START_US))) as node:
