@@ -10,7 +10,7 @@ Only survivors count: facts that the caller may not read give no name.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,6 @@ from engramlog.projections.ascending import among, distinct
 from engramlog.projections.normalization import entity_display
 from engramlog.projections.recall.conversation.channels import speaker_name, speakers
 from engramlog.projections.recall.conversation.conversations import conversations
-from engramlog.projections.recall.conversation.layouts import Runs
 from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ LOOKED_MAX = 40
 CALLED_SHARE = 0.25
 """A share of facts with the name. At least this share of the other speaker's must call by it; at
 most this share of all may be the speaker's own."""
-TOGETHER = 2
-"""A call is unambiguous in a conversation with this many speakers."""
 
 _WORD = re.compile(r"[^\W_]+")
 _GREETINGS = (
@@ -99,23 +96,25 @@ def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> in
 
 
 def _partners(survey: Survey, slots: I32, said_by: Mapping[int, int]) -> dict[int, int]:
-    """By slot: the other speaker of its conversation; only conversations of two. ``said_by``: the
-    speaker of each slot."""
+    """By slot: the other speaker of its conversation; only conversations of two, where a call is
+    unambiguous. ``said_by``: the speaker of each slot."""
     assert survey.context is not None
     found = conversations(survey, survey.context, slots)
     number_of = found.of(slots)
-    asked = among(found.number, distinct(number_of[number_of >= 0]))
-    numbers, by = found.number[asked].astype(np.int64), speakers(survey, found.members[asked])
-    spoke = Runs(numbers, by).first
-    together = defaultdict[int, list[int]](list)
-    for number, speaker in zip(numbers[spoke].tolist(), by[spoke].tolist(), strict=True):
-        together[number].append(speaker)
-    partners: dict[int, int] = {}
-    for slot, number in zip(slots.tolist(), number_of.tolist(), strict=True):
-        if number >= 0 and len(together[number]) == TOGETHER:
-            one, other = together[number]
-            partners[slot] = other if said_by[slot] == one else one
-    return partners
+    slots, number_of = slots[number_of >= 0], number_of[number_of >= 0]
+    asked = among(found.number, distinct(number_of))
+    numbers, by = found.number[asked], speakers(survey, found.members[asked])
+    if not len(by):
+        return {}
+    begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+    one, other = np.minimum.reduceat(by, begins), np.maximum.reduceat(by, begins)
+    lengths = np.diff(begins, append=len(by))
+    of_both = (by == np.repeat(one, lengths)) | (by == np.repeat(other, lengths))
+    of_two = (one != other) & np.logical_and.reduceat(of_both, begins)
+    at = numbers[begins].searchsorted(number_of)
+    slots, at = slots[of_two[at]], at[of_two[at]]
+    pairs = zip(slots.tolist(), one[at].tolist(), other[at].tolist(), strict=True)
+    return {slot: other if said_by[slot] == one else one for slot, one, other in pairs}
 
 
 def _call_pattern(word: str) -> re.Pattern[str]:
