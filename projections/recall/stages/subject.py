@@ -3,9 +3,9 @@
 "When was Jimmy Gomez born?" is answered by a fact of ``legislator/g000585``, which another of its
 facts calls Jimmy Gomez. So an entity is named by its URI, its display name, a short value that
 few entities have, or a word of such a value that is a name. A fact that so names it says little
-new and counts a quarter: only "Who is the CFO?" asks for it. What it says in a conversation is
-rarely about it and does not count. But what is said with its name in conversations, by it or by
-others, counts unless it is much.
+new and counts a quarter, unless the question asks for nothing else: "Who is the CFO?". What it says
+in a conversation is rarely about it and does not count. But what is said with its name in
+conversations, by it or by others, counts unless it is much.
 
 A code (see ``codes``) says which fact is meant, without an entity: 2 for each of the few facts that
 hold it as written, unless it is part of a name of what the question names.
@@ -41,6 +41,7 @@ from engramlog.projections.recall.request_facts import Survey
 from engramlog.projections.recall.stages.candidates import Candidates, StageDisabled
 from engramlog.projections.recall.stages.graph import named_entities, newest_facts
 from engramlog.projections.text.codes import codes_in
+from engramlog.projections.text.stop_words import STOP_WORDS
 
 LEADING = 50
 """How many of each stage's best hits are looked at for values that name their entity."""
@@ -49,7 +50,7 @@ SAID_WITH_NAME_MAX = 20
 LOOKED_AT_FIRST = 64
 """Facts that hold a name and are looked at before all of them: they mostly show that it is much."""
 NAMING = 0.25
-"""The score of a fact whose value the question gives."""
+"""The score of a fact whose value the question gives, and asks for more."""
 NAME_CHARS_MAX = 200
 CODE_HOLDERS_MAX = 5
 """How many facts may hold a code that says which fact is meant."""
@@ -78,7 +79,7 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     about = [slots[among(view.entity[slots], named)] for slots in hits]
     about = distinct(np.concatenate([*about, newest_facts(survey, named, view.entity_lists)]))
     about = about[~are_said(survey, named, about)]
-    naming = distinct(np.concatenate([_NONE, *spelled_out.values()]))
+    naming = _saying_nothing_new(survey.request.query, spelled_out)
     leading = [slots[among(view.object[slots], named)] for slots in hits]
     leading = distinct(np.concatenate([*leading, newest_facts(survey, named, view.object_lists)]))
     names = [*map(view.entities.text, named.tolist()), *spelled_out]
@@ -109,6 +110,13 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     scores[among(slots, naming)] = NAMING
     scores[among(slots, coded)] = 2.0
     return Candidates(slots, scores, hops, why, ages=view.ages, builds_on=True)
+
+
+def _saying_nothing_new(query: str, spelled_out: Mapping[str, I32]) -> I32:
+    """The facts whose value, or a word of it, is in a question that says more than this."""
+    asked = set(words_of(query)) - STOP_WORDS
+    found = [slots for value, slots in spelled_out.items() if not asked.issubset(value.split())]
+    return distinct(np.concatenate([_NONE, *found]))
 
 
 def _said_with_names(survey: Survey, about: I32) -> dict[str, I32]:

@@ -120,6 +120,8 @@ def test_the_fact_with_the_value_may_be_the_answer_itself() -> None:
     world.fact(user("bo"), "has:desk", "12")  # 1
     answer = ask(world, "Who is the CFO?", world.moment())
     assert [each.row.value_v for each in answer.results] == ["CFO", "12"]
+    assert found(world, "Who is the CFO?").scores.tolist() == [1.0, 1.0]
+    assert found(world, "Which desk has the CFO?").scores.tolist() == [0.25, 1.0]
 
 
 def calls() -> World:
