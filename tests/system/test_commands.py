@@ -50,7 +50,7 @@ COMMANDS = (
     ("names", "resolve"),
 )
 NUMBERS = 12
-UID_OF_NOBODY_KNOWN = 61_184
+UNKNOWN_UID = 61_184
 """The first of those that systemd gives for a while."""
 
 
@@ -229,7 +229,7 @@ def test_root_is_told_what_its_files_do_in_the_directory_of_another_user(
     assert main(["facts", "--data", str(data)]) == 0
     assert "belongs to" not in capsys.readouterr().err
     if os.geteuid() == 0:
-        os.chown(data / "lock", UID_OF_NOBODY_KNOWN, -1)
+        os.chown(data / "lock", UNKNOWN_UID, -1)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert main(["facts", "--data", str(data)]) == 0
     (line,) = capsys.readouterr().err.splitlines()

@@ -113,8 +113,11 @@ def _partners(survey: Survey, slots: I32, said_by: Mapping[int, int]) -> dict[in
     of_two = (one != other) & np.logical_and.reduceat(of_both, begins)
     at = numbers[begins].searchsorted(number_of)
     slots, at = slots[of_two[at]], at[of_two[at]]
-    pairs = zip(slots.tolist(), one[at].tolist(), other[at].tolist(), strict=True)
-    return {slot: other if said_by[slot] == one else one for slot, one, other in pairs}
+    pairs = zip(one[at].tolist(), other[at].tolist(), strict=True)
+    return {
+        slot: second if said_by[slot] == first else first
+        for slot, (first, second) in zip(slots.tolist(), pairs, strict=True)
+    }
 
 
 def _call_pattern(word: str) -> re.Pattern[str]:

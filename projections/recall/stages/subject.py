@@ -129,7 +129,7 @@ def _said_with_names(survey: Survey, about: I32) -> dict[str, I32]:
         held = survey.holding(view.tokenize(name))
         held = held[(view.object[held] < 0) & ~among(held, about)]
         said = _in_conversations(survey, context, held[:LOOKED_AT_FIRST])
-        if len(said) <= SAID_WITH_NAME_MAX:
+        if len(held) > LOOKED_AT_FIRST and len(said) <= SAID_WITH_NAME_MAX:
             said = _in_conversations(survey, context, held)
         if 0 < len(said) <= SAID_WITH_NAME_MAX:
             found[name] = said

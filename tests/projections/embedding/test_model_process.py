@@ -45,7 +45,7 @@ def pid_of(model: ModelProcess) -> int:
     return model._link._process.pid
 
 
-def test_it_reports_its_use_to_nobody(
+def test_it_does_not_report_its_use(
     model: ModelProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # ONNX Runtime reports unless told not to, or in the runs of some services. It keeps what waits
