@@ -240,6 +240,25 @@ def test_a_log_takes_writes_after_a_copy_of_all_its_events_was_written_over_it(
         assert (log.head().position, verify(log).fault) == (402, None)
 
 
+@pytest.mark.parametrize("after", ["REINDEX", "VACUUM", "ANALYZE"])
+def test_a_log_takes_writes_after_another_program_emptied_its_write_ahead_log_and_wrote(
+    tmp_path: Path, after: str
+) -> None:
+    """Less than the node had written. A table of its own, as that of ANALYZE, is no damage."""
+    path = tmp_path / "log.db"
+    with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
+        for _ in range(3):
+            log.append(facts(100))
+        wal = path.with_name("log.db-wal")
+        size = wal.stat().st_size
+        other.execute(f"PRAGMA wal_checkpoint(TRUNCATE); {after}").fetchall()
+        assert 0 < wal.stat().st_size < size
+        log.append([fact()])
+        assert log.fault is None
+    with open_log(path) as log:
+        assert len(log.read(limit=1000)) == 301
+
+
 def test_a_log_takes_writes_after_its_files_were_rewritten_smaller(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     with open_log(path) as log:

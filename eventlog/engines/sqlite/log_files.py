@@ -14,8 +14,11 @@ from typing import NamedTuple, cast
 import apsw
 
 from engramlog.eventlog.engines.sqlite import schema
-from engramlog.eventlog.engines.sqlite.reading import file_fault
+from engramlog.eventlog.engines.sqlite.reading import pages_fault
 from engramlog.eventlog.errors import CorruptLog, DataDirectoryError, StorageFailed
+
+WAL_HEADER_BYTES = 32
+FRAME_HEADER_BYTES = 24
 
 
 class _Status(NamedTuple):
@@ -59,28 +62,27 @@ class LogFiles:
             found = _status(path)
             if found == seen:
                 continue
-            ours = found.inode == seen.inode
-            cut = ours and found.size < seen.size
-            if cut and not _is_merged(db, emptied=path == self._wal):
-                raise _refusal(path, "cut off")
-            if seen != _Status() and not ours:
+            if seen != _Status() and found.inode != seen.inode:
                 raise StorageFailed(
                     f"{path} was removed or replaced while the node serves: put the same file "
                     "back, or export what the node still reads (export --url) before it stops"
                 )
-            if path != self._wal:
-                if found == self._foreign or not self._is_ours(db):
+            is_wal = path == self._wal
+            cut = found.size < seen.size and not _is_merged(db, emptied=is_wal)
+            if cut or not is_wal:
+                lost = cut and is_wal and found.size < _wal_bytes(db)
+                if lost or found == self._foreign or not self._is_ours(db, cut=cut):
                     self._foreign = found  # examined once: the node tries again every second
-                    raise _refusal(path, "written over")
+                    raise _refusal(path, "cut off" if cut else "written over")
                 db.release_memory()  # the same events may be on other pages than those it read
             self._seen[path] = found
 
-    def _is_ours(self, db: apsw.Connection) -> bool:
-        """Whether a database that another program wrote has what this process wrote: it may have
-        merged the write-ahead log. If it cannot have done that, the pages may be those of two
-        files, and all are examined."""
+    def _is_ours(self, db: apsw.Connection, *, cut: bool) -> bool:
+        """Whether files that another program wrote have what this process wrote: it may have merged
+        the write-ahead log. If it cannot have done that, or a file is ``cut``, the pages may be
+        those of two files or missing, and all are examined."""
         frames, merged = _frames(db)
-        mixed = merged < frames and merged in (0, self._merged)
+        mixed = cut or (merged < frames and merged in (0, self._merged))
         position, digest = self._last
         # Another connection, as this one may have the pages in its memory.
         with (
@@ -103,7 +105,7 @@ def _refusal(path: str, what: str) -> StorageFailed:
 
 
 def _fault(db: apsw.Connection) -> object:
-    return file_fault(db) or db.execute(schema.COUNT_MISSING).get
+    return pages_fault(db) or db.execute(schema.COUNT_MISSING).get
 
 
 def _is_merged(db: apsw.Connection, *, emptied: bool) -> bool:
@@ -121,6 +123,13 @@ def _is_merged(db: apsw.Connection, *, emptied: bool) -> bool:
 def _frames(db: apsw.Connection) -> tuple[int, int]:
     """How many frames are in the write-ahead log, and how many of them in the database too."""
     return db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+
+
+def _wal_bytes(db: apsw.Connection) -> int:
+    """The size that the write-ahead log has at least; after it was emptied, another program may
+    have written less than this process had."""
+    frames, _ = _frames(db)
+    return WAL_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + cast("int", db.pragma("page_size")))
 
 
 def _status(path: str) -> _Status:

@@ -229,11 +229,13 @@ _OF_ERASED = (
 
 def file_fault(db: apsw.Connection) -> str | None:
     """See ``storage_fault``."""
-    fault = schema.schema_fault(db)
-    if fault is None:
-        finding = str(db.execute("PRAGMA integrity_check(1)").get)
-        fault = tables_fault(db) if finding == "ok" else finding
-    return fault
+    return schema.schema_fault(db) or pages_fault(db)
+
+
+def pages_fault(db: apsw.Connection) -> str | None:
+    """The fault of a file whose schema is ours; it may have more."""
+    finding = str(db.execute("PRAGMA integrity_check(1)").get)
+    return tables_fault(db) if finding == "ok" else finding
 
 
 def tables_fault(db: apsw.Connection) -> str | None:
