@@ -82,7 +82,8 @@ def episodes_read(
     return query_value(db, sql, {**bindings, "rule_id": rule_id, "position": position})
 
 
-def last_fire(db: apsw.Connection, rule_id: str) -> int | None:
-    """The newest executed fire of a rule's timetable."""
-    sql = "SELECT max(scheduled_us) FROM consolidation_runs WHERE rule_id=?"
-    return query_value(db, sql, (rule_id,))
+def last_fire(db: apsw.Connection, rule_id: str, now_us: int) -> int | None:
+    """The newest executed fire of a rule's timetable. One after ``now_us`` is of a clock that was
+    set back since."""
+    sql = "SELECT max(scheduled_us) FROM consolidation_runs WHERE rule_id=? AND scheduled_us<=?"
+    return query_value(db, sql, (rule_id, now_us))

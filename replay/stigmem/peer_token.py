@@ -70,7 +70,7 @@ class PeerClaims(Struct, frozen=True):
 
 class Nonces:
     """Used nonces. One nonce is one request. A token signed before this memory began is refused,
-    because it may have been used."""
+    because it may have been used. Where the clock was set back, the memory began at that moment."""
 
     def __init__(self, began_ms: int) -> None:
         self._began_ms = began_ms
@@ -79,6 +79,7 @@ class Nonces:
 
     def use(self, claims: PeerClaims, now_ms: int) -> None:
         """Raises PeerTokenError if the nonce was used, or may have been."""
+        self._began_ms = min(self._began_ms, now_ms)
         if claims.iat < self._began_ms - LEEWAY_MS:
             raise PeerTokenError("iat_too_old")
         with self._lock:

@@ -111,8 +111,12 @@ class ConsolidationScheduler(LoopTask):
                 pass
             return SLEEP_SECONDS_MAX
         now_us = self._node.clock.now_us()
-        last = await asyncio.to_thread(self._node.reader.ask, reading_rules.last_fire, rule.id)
-        due = due_fire(cadence, max(set_at, last or 0), now_us)
+        last = await asyncio.to_thread(
+            self._node.reader.ask, reading_rules.last_fire, rule.id, now_us
+        )
+        # After the clock was set back, the log's times are ahead of it until it catches up.
+        since = max(set_at if set_at <= now_us else 0, last or 0)
+        due = due_fire(cadence, since, now_us)
         if due is not None and (cadence.missed != "skip" or now_us - due <= SKIP_GRACE_US):
             await self._consolidator.run(
                 rule,

@@ -208,8 +208,8 @@ class WebhookDelivery(LoopTask):
         while True:
             delivered = self.delivered(row)
             pause = (delivered.open_until_us - node.clock.now_us()) / 1e6
-            if pause > 0:
-                await asyncio.sleep(min(pause, CIRCUIT_SECONDS))
+            if 0 < pause <= CIRCUIT_SECONDS:  # a longer one is of a clock that was set back since
+                await asyncio.sleep(pause)
                 continue
             await self._targets.wait(row.id, delivered.position)
             rights = rights_of(node, self._settings, row)

@@ -222,7 +222,7 @@ def _protocol(call: Call) -> Iterator[Sample]:
     levels = [state.level_at_us for state in service.peers.states.values()]
     if levels:
         now_us = call.node.clock.now_us()
-        known = [(now_us - at_us) / 1e6 for at_us in levels if at_us is not None]
+        known = [max(0, now_us - at_us) / 1e6 for at_us in levels if at_us is not None]
         yield Sample(
             "stigmem_replication_lag_seconds",
             "Seconds since the peer that is furthest behind was level; -1 for never.",
