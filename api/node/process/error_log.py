@@ -4,6 +4,7 @@ A pipe that is not read, a stopped terminal or a slow disk holds up only that th
 find no room meanwhile are left out, and the next line says how many.
 """
 
+import errno
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ WAITING_BYTES_MAX = 1 << 20
 """Lines that wait to be written."""
 END_SECONDS_MAX = 1.0
 """How long the end of the process waits for them."""
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Repeated(logging.Filter):
@@ -96,6 +98,29 @@ class CallersFaults(logging.Filter):
         return logging.getLogger(record.name).isEnabledFor(logging.INFO)
 
 
+class Unaccepted(logging.Filter):
+    """Logs connections for which there is no file or memory in one line a minute. asyncio logs each
+    attempt, with a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._minute = -1
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fault = record.exc_info[1] if record.exc_info else None
+        if not (isinstance(fault, OSError) and fault.errno in _NO_ROOM):
+            return True
+        if not record.getMessage().startswith("socket.accept()"):
+            return True
+        minute = int(record.created // 60)
+        passes, self._minute = minute != self._minute, minute
+        record.msg = f"new connections wait: {fault.strerror}"
+        if fault.errno == errno.EMFILE:
+            record.msg += " (the limit is that of ulimit -n, or of LimitNOFILE in systemd)"
+        record.args, record.exc_info = (), None
+        return passes
+
+
 class LineWriter(logging.Handler):
     """Writes records to an open file without making anyone wait. The standard ``QueueListener``
     would: the end of the process waits for a handler that writes, and a collection of garbage
@@ -160,6 +185,7 @@ def _write(descriptor: int, data: bytes) -> None:
 def start_logging(level: str, form: Literal["auto", "text", "json"]) -> None:
     """Send log records to stderr: ``auto`` is lines for people on a terminal, else JSON."""
     logging.getLogger("aiohttp.server").addFilter(CallersFaults())
+    logging.getLogger("asyncio").addFilter(Unaccepted())
     handler = LineWriter(sys.stderr.fileno())
     plain = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler.setFormatter(PlainFormatter() if plain else JsonFormatter())
