@@ -34,7 +34,7 @@ def grouped(numbers: np.ndarray[Any, Any]) -> Iterator[tuple[int, I64]]:
     """Each number once, with its places; both ascend."""
     order: I64 = np.argsort(numbers, kind="stable")
     ascending = numbers[order]
-    for part in np.split(order, np.flatnonzero(ascending[1:] != ascending[:-1]) + 1):
+    for part in np.split(order, (ascending[1:] != ascending[:-1]).nonzero()[0] + 1):
         if len(part):
             yield int(numbers[part[0]]), part
 

@@ -21,7 +21,7 @@ def are_contradicted(
     if not np.count_nonzero(crowded) and not view.denials:
         return lost
     many, flags = np.atleast_1d(slots), np.atleast_1d(lost)
-    asked = np.flatnonzero(crowded & view.competing_claims(slots, moment))
+    asked = np.flatnonzero(crowded & view.competing_claims(slots, moment))  # of one, too
     if len(asked):
         flags[asked] = _disputed(view, many[asked], moment, authorization)
     if view.denials:
@@ -36,7 +36,7 @@ def are_denied(
     denied: Bool = np.zeros(len(slots), dtype=np.bool_)
     if view.denials:
         ever = view.denials.denied.ever(slots) & view.claimed(slots, moment)
-        chosen = np.flatnonzero(ever if asked is None else ever & asked)
+        chosen = (ever if asked is None else ever & asked).nonzero()[0]
         if len(chosen):
             denied[chosen] = OpenDenials(view, moment, authorization).name(slots[chosen])
     return denied
@@ -80,7 +80,7 @@ def _disputed(view: View, slots: I32, moment: Moment, authorization: Authorizati
     disputed: Bool = np.zeros(len(slots), dtype=np.bool_)
     mixed: Bool = np.zeros(len(keys), dtype=np.bool_)
     mixed[group[1:][differs]] = True
-    members = np.flatnonzero(mixed[of])
+    members = mixed[of].nonzero()[0]
     if not len(members):
         return disputed
     contested = mixed[group]

@@ -44,6 +44,7 @@ class View(ColumnView):
         self.said: Sequence[str] = image.facts.said
         """By value number: the lexicon's text of the value."""
         self.spoken: SpokenTexts = image.spoken
+        self._postings: dict[str, tuple[I32, I32]] = {}
 
     def ages(self, slots: I32) -> Keys:
         """Sort keys of facts, for ``np.lexsort``: the older first, by the clock of the node that
@@ -168,8 +169,12 @@ class View(ColumnView):
         return peers * VOICE_BASE + self.source[slots]
 
     def postings(self, term: str) -> tuple[I32, I32]:
-        """(slots, term frequencies) of a term of the lexicon."""
-        return self._image.facts.by_term.counted(term, self.count)
+        """(slots, term frequencies) of a term of the lexicon. Looked up once: the stages of a
+        recall ask for the same terms."""
+        known = self._postings.get(term)
+        if known is None:
+            known = self._postings[term] = self._image.facts.by_term.counted(term, self.count)
+        return known
 
     def content_postings(self, term: str) -> tuple[I32, I32]:
         """(slots, term frequencies) of a term in the values alone, without entity and relation."""

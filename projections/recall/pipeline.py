@@ -100,7 +100,7 @@ def recall(
     if profile.context is not None:
         surveyed = _asking(surveyed, spelled(surveyed.request.query))
         if profile.context.calls:
-            surveyed = _with_own_names(surveyed, rows, profile.context.calls)
+            surveyed = _with_own_names(surveyed, profile.context.calls)
     if plan.weights.get("dates"):
         surveyed = with_facts_of_named_time(surveyed)
     if profile.overview is not None:
@@ -118,7 +118,7 @@ def recall(
         selected = beside.selected
     if slots_of_cid is not None and profile.packing.parents and not beside.limited:
         selected += add_parents(surveyed, plan, scored, selected, rows, slots_of_cid)
-    total = len(fused.slots) + sum(each.index is None for each in selected)
+    total = len(fused.slots) + sum([each.index is None for each in selected])
     chance = None
     if profile.certainty is not None:
         chance = chance_of(surveyed, profile.certainty, scored)
@@ -132,7 +132,7 @@ def recall(
     return RecallAnswer(
         results=results,
         total_scored=total,
-        tokens_used=sum(each.token_estimate for each in results),
+        tokens_used=sum([each.token_estimate for each in results]),
         truncated=len(selected) < total,
         stages=outcomes,
         weights=weights,
@@ -155,9 +155,9 @@ def _asking(surveyed: Survey, query: str) -> Survey:
     return msgspec.structs.replace(surveyed, request=request)
 
 
-def _with_own_names(surveyed: Survey, rows: Rows, calls_min: int) -> Survey:
+def _with_own_names(surveyed: Survey, calls_min: int) -> Survey:
     """The question with the speakers' own names in place of other names."""
-    names = read_as(surveyed, rows, calls_min)
+    names = read_as(surveyed, calls_min)
     if not names:
         return surveyed
     surveyed = _asking(surveyed, renamed(surveyed.request.query, names))
@@ -280,7 +280,7 @@ def _reasons(
     ]
     found_by = [""] * len(selected)
     for name, found in hits.items():
-        numbers = np.flatnonzero(among(slots, found.slots))
+        numbers = among(slots, found.slots).nonzero()[0]
         for number, of_stage in zip(numbers.tolist(), found.why(slots[numbers]), strict=True):
             reasons[number] += of_stage
             part = "" if found.origin is None else f":{found.origin(selected[number].slot)}"

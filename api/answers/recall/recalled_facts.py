@@ -69,9 +69,11 @@ def flat_facts(
 
 
 def _beside(record: bytes, each: Recalled, stale: Collection[int]) -> _Beside:
-    parents = [] if each.row.parents_json == "[]" else each.row.derived_from
+    hashes: list[str] = []
+    if each.row.parents_json != "[]":
+        hashes = [parent.hash for parent in each.row.derived_from]
     return _Beside(
-        [parent.hash for parent in parents], each.score, each.breakdown, each.hop_distance,
+        hashes, each.score, each.breakdown, each.hop_distance,
         each.hop_distance, each.token_estimate, Raw(record), each.why, each.from_card,
         each.slot in stale, each.found_by,
         UNSET if each.provenance_of is None else each.provenance_of,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,6 @@ from engramlog.projections.recall.conversation.conversations import conversation
 from engramlog.projections.recall.conversation.speakers import capitalised_words, is_speaker
 
 if TYPE_CHECKING:
-    from engramlog.projections.recall.ranking.selecting import Rows
     from engramlog.projections.recall.request_facts import Survey
 
 LOOKED_MAX = 40
@@ -32,22 +32,36 @@ LOOKED_MAX = 40
 CALLED_SHARE = 0.25
 """A share of facts with the name. At least this share of the other speaker's must call by it; at
 most this share of all may be the speaker's own."""
+BEFORE_CALL_CHARS = 64
+"""How much of the text before a name tells whether it is called."""
 
 _WORD = re.compile(r"[^\W_]+")
 _GREETINGS = (
     "bye|cheers|congrats|congratulations|dear|evening|hello|hey|hi|hiya|morning|night|"
     "sorry|sure|thanks|thank you|welcome|yes|yeah|yep|no|oh|wow"
 )
+# Read backwards from the name: then one match at one place decides.
+_BEFORE_CALL = re.compile(
+    rf"(?P<greeting>\s+[,!]?(?:niaga\s+)?(?:{_GREETINGS[::-1]})(?!\w))"
+    r"|(?P<comma>\s*,)|(?P<start>\s+[.!?:]|\Z)"
+)
+_AFTER_CALL: Mapping[str | None, re.Pattern[str]] = {
+    "greeting": re.compile(r"(?!\w)"),
+    "comma": re.compile(r"\s*(?:[.,!?;]|$)"),
+    "start": re.compile(r"\s*[,!?]"),
+}
 
 
-def read_as(survey: Survey, rows: Rows, calls_min: int) -> dict[str, str]:
+def read_as(survey: Survey, calls_min: int) -> dict[str, str]:
     """The words of the question by which others call a speaker, each with the speaker's own name.
-    ``rows``: rows of facts by position, in that order. ``calls_min``: least facts that must call
-    the speaker so."""
+    ``calls_min``: least facts that must call the speaker so."""
     found: dict[str, str] = {}
     for word in capitalised_words(survey.request.query):
         if not is_speaker(survey, word):
-            entity = _speaker_called(survey, rows, word, calls_min)
+            key = ("called", word, calls_min, survey.context, survey.gate)
+            entity = survey.surviving.survivors.derived(
+                key, partial(_speaker_called, survey, word, calls_min)
+            )
             name = None if entity is None else _name_of(survey, entity)
             if name is not None:
                 found[word] = name
@@ -61,7 +75,7 @@ def renamed(query: str, names: Mapping[str, str]) -> str:
     return query
 
 
-def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> int | None:
+def _speaker_called(survey: Survey, word: str, calls_min: int) -> int | None:
     """The number of the only speaker whom others call ``word``."""
     view = survey.view
     terms = view.tokenize(word)
@@ -69,22 +83,16 @@ def _speaker_called(survey: Survey, rows: Rows, word: str, calls_min: int) -> in
         return None
     slots, _ = view.postings(terms[0])
     slots = slots[survey.survivor_mask[slots]][-LOOKED_MAX:]
-    if len(slots) < calls_min:
+    name = word.lower()
+    calling = {slot for slot in slots.tolist() if _calls(view.value_text_of(slot).lower(), name)}
+    if len(calling) < calls_min:
         return None
     said_by = dict(zip(slots.tolist(), speakers(survey, slots).tolist(), strict=True))
-    partners = _partners(survey, slots, said_by)
-    if len(partners) < calls_min:
-        return None
-    slot_at = {int(view.from_position[slot]): slot for slot in sorted(partners)}
     calls, by_other, by_own = Counter[int](), Counter[int](), Counter[int]()
-    pattern = _call_pattern(word)
-    # A fact erased since the view was pinned has no row.
-    for row in rows([*slot_at]):
-        slot = slot_at[row.position]
-        other = partners[slot]
+    for slot, other in _partners(survey, slots, said_by).items():
         by_other[other] += 1
         by_own[said_by[slot]] += 1
-        calls[other] += bool(pattern.search(row.value_v))
+        calls[other] += slot in calling
     named = [
         entity
         for entity, count in calls.items()
@@ -120,16 +128,17 @@ def _partners(survey: Survey, slots: I32, said_by: Mapping[int, int]) -> dict[in
     }
 
 
-def _call_pattern(word: str) -> re.Pattern[str]:
-    """A call by a name: after a greeting or a comma, or at the start of a sentence before a
-    comma or its end."""
-    name = rf"{re.escape(word)}(?!\w)"
-    return re.compile(
-        rf"(?<!\w)(?:{_GREETINGS})(?:\s+again)?[,!]?\s+{name}"
-        rf"|,\s*{name}\s*(?:[.,!?;]|$)"
-        rf"|(?:^|[.!?:]\s+){name}\s*[,!?]",
-        re.IGNORECASE,
-    )
+def _calls(text: str, name: str) -> bool:
+    """Whether a text calls by a name, both in small letters: after a greeting or a comma, or at the
+    start of a sentence before a comma or its end."""
+    begin = text.find(name)
+    while begin >= 0:
+        end = begin + len(name)
+        before = _BEFORE_CALL.match(text[max(0, begin - BEFORE_CALL_CHARS) : begin][::-1])
+        if before is not None and _AFTER_CALL[before.lastgroup].match(text, end) is not None:
+            return True
+        begin = text.find(name, end)
+    return False
 
 
 def _name_of(survey: Survey, entity: int) -> str | None:

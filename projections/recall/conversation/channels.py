@@ -74,7 +74,7 @@ def speakers(survey: Survey, slots: I32) -> I64:
     found = view.entity[slots].astype(np.int64)
     in_channel = layout == CHANNEL
     found[in_channel] = -1 - view.source[slots[in_channel]].astype(np.int64)
-    in_transcript = np.flatnonzero(layout >= TRANSCRIPT)
+    in_transcript = (layout >= TRANSCRIPT).nonzero()[0]
     if not len(in_transcript):
         return found
     labels = view.spoken.labels(view.value[slots[in_transcript]]).astype(np.int64)

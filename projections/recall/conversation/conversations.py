@@ -163,7 +163,7 @@ def _around(survey: Survey, long: Mapping[int, I32], slots: I32, talk_of: I64) -
     if not len(at):
         return said[:0], at
     talk = bounds.searchsorted(at, side="right") - 1
-    apart = np.flatnonzero((np.diff(at) > 2 * AROUND) | (np.diff(talk) != 0))
+    apart = ((np.diff(at) > 2 * AROUND) | (np.diff(talk) != 0)).nonzero()[0]
     first, last = np.append(0, apart + 1), np.append(apart, len(at) - 1)
     begins = np.maximum(at[first] - AROUND, bounds[talk[first]])
     ends = np.minimum(at[last] + AROUND + 1, bounds[talk[last] + 1])
@@ -185,7 +185,7 @@ def _divided(
     later = np.abs(np.diff(times(survey.view, members))) > context.gap_hours * HOUR_US
     begins = (np.diff(stretches) != 0) | later
     number = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
-    bounds = np.concatenate([[0], np.flatnonzero(begins) + 1, [len(members)]])
+    bounds = np.concatenate([[0], begins.nonzero()[0] + 1, [len(members)]])
     by_slot = np.argsort(members, kind="stable")
     return Conversations(
         members, number, by_slot, members[by_slot], bounds[number], bounds[number + 1]

@@ -101,7 +101,7 @@ def _is_speaker(survey: Survey, word: str) -> bool:
     if len(slots) < SAID_MIN:
         return False
     found = np.bincount(view.entity[slots])
-    often = np.flatnonzero(found >= SAID_MIN).astype(np.int32)
+    often = (found >= SAID_MIN).nonzero()[0].astype(np.int32)
     often = with_most(view.entities, often, found[often], ENTITIES_MAX)
     name = set(words_of(word))
     layout = layouts(survey, often)

@@ -113,6 +113,8 @@ def _named_in_part(survey: Survey, word: str) -> I32:
         return _NONE
     view, words = survey.view, words_of(word)
     held = _Holders(survey).of_words(words)
+    if not len(held):
+        return held
     counts, _ = view.spoken.words(view.value[held])
     held = held[(counts >= 2) & (counts <= PART_WORDS_MAX)]
     named = [_has_part(view.value_text_of(slot), words) for slot in held.tolist()]
@@ -133,15 +135,17 @@ def _has_part(text: str, part: Sequence[str]) -> bool:
 
 
 class _Holders:
-    """The survivors that hold a term, each term looked up once."""
+    """The survivors that hold a word, each word looked up once."""
 
     def __init__(self, survey: Survey) -> None:
         self._survey = survey
-        self._held: dict[str, I32] = {}
+        self._held: dict[str, list[I32]] = {}
 
     def of_value(self, words: Sequence[str]) -> I32:
         """The facts whose value is these words; none if it would take long to find them."""
         view, rarest = self._survey.view, self.of_words(words)
+        if not len(rarest):
+            return rarest
         counts, _ = view.spoken.words(view.value[rarest])
         rarest = rarest[counts == len(words)]
         chars_max = sum(map(len, words)) + len(words) + PUNCTUATION_MAX
@@ -152,15 +156,19 @@ class _Holders:
     def of_words(self, words: Sequence[str]) -> I32:
         """The facts that hold the rarest of these words and point at nothing; none if they are
         many."""
-        view = self._survey.view
-        terms = {term for word in words if word not in STOP_WORDS for term in view.tokenize(word)}
-        rarest = min((self._of_term(term) for term in sorted(terms)), key=len, default=_NONE)
+        asked = [word for word in words if word not in STOP_WORDS]
+        rarest = min(
+            [held for word in asked for held in self._of_word(word)], key=len, default=_NONE
+        )
         if len(rarest) > LOOKED_AT_MAX:
             return _NONE
-        return rarest[view.object[rarest] < 0]
+        return rarest[self._survey.view.object[rarest] < 0]
 
-    def _of_term(self, term: str) -> I32:
-        if term not in self._held:
-            slots, _ = self._survey.view.postings(term)
-            self._held[term] = slots[self._survey.survivor_mask[slots]]
-        return self._held[term]
+    def _of_word(self, word: str) -> list[I32]:
+        """By term of the word: the survivors that hold it."""
+        known = self._held.get(word)
+        if known is None:
+            view, mask = self._survey.view, self._survey.survivor_mask
+            lists = [view.postings(term)[0] for term in view.tokenize(word)]
+            known = self._held[word] = [slots[mask[slots]] for slots in lists]
+        return known

@@ -112,7 +112,7 @@ def _are_outdated(survey: Survey, slots: I32, contradicted: Bool) -> Bool:
     view = survey.view
     outdated = np.zeros(len(slots), dtype=np.bool_)
     begun = view.valid_from[slots] <= survey.moment.valid_us
-    disputed = np.flatnonzero(contradicted & begun)
+    disputed = (contradicted & begun).nonzero()[0]
     if len(disputed) < 2:
         return outdated
     said = slots[disputed]
@@ -120,7 +120,7 @@ def _are_outdated(survey: Survey, slots: I32, contradicted: Bool) -> Bool:
     order = np.lexsort((*view.ages(said), voice, key))
     disputed, key, voice, value = disputed[order], key[order], voice[order], view.value[said[order]]
     ends = np.append((key[1:] != key[:-1]) | (voice[1:] != voice[:-1]), True)
-    latest = np.flatnonzero(ends)[np.cumsum(ends) - ends]
+    latest = ends.nonzero()[0][np.cumsum(ends) - ends]
     followed = value != value[latest]
     if followed.any():
         followed[followed] = ~are_discussed(survey, key[followed], voice[followed])

@@ -200,7 +200,7 @@ def _weighted_mean(
 def _common_places(slots: I32, wanted: I32) -> tuple[I64, I64]:
     """Indices into ``slots`` and into ``wanted`` of their common slots."""
     at, shared = places(slots, wanted)
-    return at[shared], np.flatnonzero(shared)
+    return at[shared], shared.nonzero()[0]
 
 
 Fusion = Callable[

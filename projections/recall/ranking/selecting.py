@@ -230,7 +230,7 @@ def repeats_last(survey: Survey, slots: I32, contradicted: Bool, order: I32) -> 
     conversation under a relation that is not declared set-valued has no variations.
     """
     view = survey.view
-    disputed = np.flatnonzero(contradicted[order])
+    disputed = contradicted[order].nonzero()[0]
     if len(disputed) < 2:
         return order, len(order)
     said = slots[order[disputed]]
@@ -239,7 +239,7 @@ def repeats_last(survey: Survey, slots: I32, contradicted: Bool, order: I32) -> 
     repeats = (what[:, alike[1:]] == what[:, alike[:-1]]).all(axis=0)
     repeated = np.zeros(len(order), dtype=np.bool_)
     repeated[disputed[alike[:-1][repeats]]] = True
-    once = np.flatnonzero(~repeated[disputed])
+    once = (~repeated[disputed]).nonzero()[0]
     key, voice = what[0, once], what[2, once]
     further = _further_values(key, voice)
     if further.any():
@@ -255,9 +255,9 @@ def _further_values(key: I64, voice: I64) -> Bool:
     key, voice = key[alike], voice[alike]
     begins = np.ones(len(alike), dtype=np.bool_)
     begins[1:] = (key[1:] != key[:-1]) | (voice[1:] != voice[:-1])
-    starts = np.flatnonzero(begins)
+    starts = begins.nonzero()[0]
     turn = np.arange(len(alike)) - np.repeat(starts, np.diff(np.append(starts, len(alike))))
-    late = np.flatnonzero(turn >= VALUES_OF_A_VOICE)
+    late = (turn >= VALUES_OF_A_VOICE).nonzero()[0]
     further = np.zeros(len(alike), dtype=np.bool_)
     if len(late):
         spoken, voices = np.unique(key[starts], return_counts=True)

@@ -127,7 +127,7 @@ def _out_degree(survey: Survey, subjects: I32) -> I64:
         owner = owner[visible[slots] & (view.object[slots] >= 0)]
         degree: I64 = np.bincount(owner, minlength=len(distinct))
         return degree[of]
-    edges = np.flatnonzero(visible & (view.object >= 0))
+    edges = (visible & (view.object >= 0)).nonzero()[0]
     degree = np.bincount(view.entity[edges], minlength=len(view.entities))
     return degree[subjects]
 
@@ -141,12 +141,12 @@ def _facts(
 ) -> Candidates:
     """Facts of the reached entities: all hits of earlier stages, and the newest others."""
     view, mask = survey.view, survey.survivor_mask
-    targets = np.flatnonzero((reached.edge >= 0) & parameters.edge_facts)
+    targets = ((reached.edge >= 0) & parameters.edge_facts).nonzero()[0]
     walked = reached.edge[targets]
     parts = [hits.slots[best[view.entity[hits.slots]] > 0] for hits in earlier.values()]
     parts.append(walked[mask[walked]])
     focus = -1 if survey.focus is None else survey.focus
-    reached_or_named = np.flatnonzero(best).astype(np.int32)
+    reached_or_named = best.nonzero()[0].astype(np.int32)
     parts.append(newest_facts(survey, reached_or_named, view.entity_lists, focus))
     slots: I32 = distinct(np.concatenate(parts))
     scores = best[view.entity[slots]]

@@ -21,7 +21,7 @@ class Tally:
 
     def result(self) -> tuple[I32, F64]:
         """Slots with additions, ascending, and their sums; empties the tally."""
-        slots: I64 = np.flatnonzero(self._touched)
+        slots: I64 = self._touched.nonzero()[0]
         sums = self._sums[slots]
         self._sums[slots] = 0.0
         self._touched[slots] = False

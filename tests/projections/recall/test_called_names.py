@@ -22,7 +22,7 @@ def names(
     world: World, query: str, *scopes: str, calls: int = CALLS, moment: Moment | None = None
 ) -> dict[str, str]:
     at = survey_of(world, query, *scopes, moment=moment, context=ConversationContext())
-    return read_as(at, world.rows, calls)
+    return read_as(at, calls)
 
 
 GREETED = (
@@ -77,10 +77,38 @@ def test_unreadable_and_later_calls_do_not_count() -> None:
 def test_facts_erased_since_the_view_was_pinned_are_passed_over() -> None:
     world = World()
     slots = talk(world, *GREETED)
-    erased = world.view().from_position[slots[0]]
-    del world._rows[int(erased)]  # pyright: ignore[reportPrivateUsage]
-    assert names(world, "What did Kate cook?") == {}
-    assert names(world, "What did Kate cook?", calls=2) == {"Kate": "Emi"}
+    pinned = survey_of(world, "What did Kate cook?", context=ConversationContext())
+    world.erase(slots[0])
+    assert read_as(pinned, CALLS) == {}
+    assert read_as(pinned, 2) == {"Kate": "Emi"}
+
+
+CALLED = [
+    "Hi Kate",
+    "thanks again, KATE's well",
+    "So, Kate",
+    "So , kate ; no",
+    "Kate!",
+    "No. Kate , come",
+    "Good morning\nKate",
+]
+MENTIONED = [
+    "Ohi Kate went",
+    "Hi Katelyn",
+    "So, Kate went",
+    " Kate!",
+    "No.Kate!",
+    "Is Kate",
+    "again, Kate is",
+    "No. Kate came",
+]
+
+
+@pytest.mark.parametrize("said", CALLED + MENTIONED)
+def test_a_call_follows_a_greeting_or_comma_or_begins_a_sentence(said: str) -> None:
+    world = World()
+    talk(world, *[line for _ in range(CALLS) for line in (("elise", said), ("emi", "I ski"))])
+    assert names(world, "Where is Kate?") == ({"Kate": "Emi"} if said in CALLED else {})
 
 
 def test_the_question_uses_the_speakers_own_name() -> None:

@@ -175,7 +175,7 @@ def test_a_name_by_which_one_calls_the_other_in_a_channel() -> None:
         world.fact(CHANNEL, "said", f"I ski in week {n}", source="user:emi")
         world.fact(CHANNEL, "said", f"Hi Kate! Week {n} is mine", source="user:elise")
     found = at(world, query="Where does Kate ski?")
-    assert read_as(found, world.rows, SAID_MIN) == {"Kate": "Emi"}
+    assert read_as(found, SAID_MIN) == {"Kate": "Emi"}
 
 
 def test_of_a_long_channel_what_is_near_counts() -> None:

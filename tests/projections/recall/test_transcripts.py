@@ -173,7 +173,7 @@ def test_a_name_by_which_one_calls_the_other() -> None:
         world.fact(CHAT, "said", f"Emi: I ski in week {n}", source=IMPORTER)
         world.fact(CHAT, "said", f"Elise: Hi Kate! Week {n} is mine", source=IMPORTER)
     found = at(world, "Where does Kate ski?")
-    assert read_as(found, world.rows, SAID_MIN) == {"Kate": "Emi"}
+    assert read_as(found, SAID_MIN) == {"Kate": "Emi"}
 
 
 def test_a_transcript_is_judged_as_of_the_moment() -> None:
