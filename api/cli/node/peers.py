@@ -39,6 +39,7 @@ LIST = Request(
             "node": "node_id",
             "address": "node_url",
             "offers": lambda each: ",".join(each["allowed_scopes"]),
+            "fault": lambda each: each["fault"] or "-",
         },
         "peers",
         "no peers",

@@ -70,7 +70,7 @@ class ReleaseBody(Model, extra="forbid"):
 
 
 class PeerRecord(Struct):
-    """A peer in brief."""
+    """A peer in brief. ``fault``: to admins, why this node takes nothing from it at present."""
 
     peer_id: str
     node_id: str
@@ -78,6 +78,7 @@ class PeerRecord(Struct):
     status: str
     allowed_scopes: list[str]
     established_at: str | None
+    fault: str | None
 
 
 class Peers(Struct):
@@ -229,7 +230,7 @@ async def release_stream(call: Call, body: ReleaseBody) -> PeerChanged:
 @routes.add("GET /v1/federation/peers", permission="federate")
 async def list_peers(call: Call) -> Peers:
     """Every peer, oldest first."""
-    return Peers([_listed(row) for row in call.service.peers.rows().values()])
+    return Peers([_listed(call, row) for row in call.service.peers.rows().values()])
 
 
 @routes.add("GET /v1/federation/peers/{peer_id}", permission="admin")
@@ -238,7 +239,7 @@ async def get_peer(call: Call) -> PeerDetail:
     row = peer_named(call)
     reader = call.node.reader
     return shaped(
-        _listed(row),
+        _listed(call, row),
         PeerDetail,
         reason=row.reason,
         pubkey_fingerprint=fingerprint(wire_key(row.public_key)) if row.public_key else "",
@@ -277,10 +278,18 @@ def list_peering(call: Call, query: PeeringQuery) -> PeeringAnswer:
     return PeeringAnswer(entries, cursor, cursor is not None)
 
 
-def _listed(row: PeerRow) -> PeerRecord:
-    return shaped(
-        row, PeerRecord, status="pending_verification" if row.state == "pending" else row.state
-    )
+def _listed(call: Call, row: PeerRow) -> PeerRecord:
+    status = "pending_verification" if row.state == "pending" else row.state
+    return shaped(row, PeerRecord, status=status, fault=_fault(call, row))
+
+
+def _fault(call: Call, row: PeerRow) -> str | None:
+    pulled = row.pulled if row.active and call.authorization.may("admin") else None
+    if pulled is None:
+        return None
+    service = call.service
+    state = (service.peers if pulled == "events" else service.federation).states.get(row.node_id)
+    return None if state is None else state.fault
 
 
 def _changed(call: Call, peer_id: str) -> PeerChanged:

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import PeerGrants
+from engramlog.replay.federation.declaration import fingerprint
 from tests.api.console.browser import Console, faults_of, overflow_of
 from tests.worlds.federation.forged import Forger
 from tests.worlds.federation.hostile import HostilePeer
@@ -19,6 +20,7 @@ from tests.worlds.protocol_peers import declared, own_key
 from tests.worlds.waiting import until
 
 Visit = Callable[..., Console]
+AWAY = "http://127.0.0.1:1"
 
 
 @pytest.fixture
@@ -95,4 +97,21 @@ def test_lag_grants_a_held_stream_evidence_and_digests(
     page.locator("dialog[open]").get_by_role("button", name="Release").click()
     expect(page.locator("dialog[open]")).to_have_count(0)  # it closes before the node answers
     until(lambda: "asked its operator" in reasons(here))
+    assert tab.faults == []
+
+
+def test_an_operator_approves_a_peer_and_sees_that_one_is_away(
+    pair: tuple[LiveNode, LiveNode], liar: HostilePeer, visit: Visit
+) -> None:
+    here, _ = pair
+    declared(here, "stigmem:node:away", AWAY, own_key(here), PeerGrants(scopes=["company"]))
+    peer_id = liar.register(here)
+    tab = visit(here)
+    page = tab.open("peers", peer=peer_id)
+    page.get_by_role("button", name="Approve").click()
+    print_ = page.locator("dialog[open] input[name=print]")
+    print_.fill(fingerprint(liar.forger.wire_key))
+    page.locator("dialog[open]").get_by_role("button", name="Approve").click()
+    expect(page.locator(".card", has_text=liar.url).locator(".tag")).to_have_text("active")
+    expect(page.locator(".card", has_text=AWAY)).to_contain_text(f"cannot reach {AWAY}")
     assert tab.faults == []

@@ -85,7 +85,7 @@ export const PeerState = ({ id }: { id: string }): JSX.Element => {
   return (
     <div class="columns">
       <Section title="What it may do here" aside={<span class="graph-acts">
-        {data.status === "pending_approval" && <Doing label="Approve" primary title="Approve this peer" reason="none"
+        {data.status === "pending_verification" && <Doing label="Approve" primary title="Approve this peer" reason="none"
           fields={<label>Fingerprint that its operator told you<input name="print" required spellcheck={false} autocomplete="off" /></label>}
           ask={(_, fields) => ({ method: "POST", path: `/v1/federation/peers/${segment(id)}/approve`, body: { pubkey_fingerprint: String(fields.get("print")).trim() } })} />}
         {data.status === "active" && <Doing label="End the peering" danger title="End the peering" ask={(reason) => ({ method: "POST", path: `/v1/federation/peers/${segment(id)}/revoke`, body: { reason } })} />}

@@ -15,6 +15,7 @@ interface Peer {
   readonly node_url: string;
   readonly status: string;
   readonly allowed_scopes?: readonly string[];
+  readonly fault: string | null;
 }
 
 interface Pulls {
@@ -46,6 +47,7 @@ export const PeersView = (): JSX.Element => {
                 <span class="card-name"><bdi>{visible(peer.node_url || peer.node_id)}</bdi></span>
                 <span><span class={peer.status === "active" ? "tag good" : peer.status === "revoked" ? "tag bad" : "tag warn"}>{kindText(peer.status)}</span></span>
                 <span class="card-foot">{visible(peer.node_id)}</span>
+                {peer.fault !== null && <span class="card-foot">{visible(peer.fault)}</span>}
               </a>
             </li>
           ))}
