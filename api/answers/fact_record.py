@@ -1,16 +1,13 @@
 """Facts and moments in answers. ``wire_facts.py`` builds the facts."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from engramlog.api.schemas.values import ValueType
 from engramlog.eventlog.kinds import FactAttributes, Scope
 from engramlog.projections.moment import Moment, format_instant
-from engramlog.projections.normalization import SCOPES
 
-WireScope: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]
-"""The name of a scope."""
 Warnings: TypeAlias = list[str] | UnsetType
 """The ignored parts of the request, and matches that are omitted; absent if empty."""
 

@@ -5,8 +5,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from engramlog.api.answers.fact_record import WireScope
 from engramlog.api.answers.same_fields import shaped
+from engramlog.api.schemas.values import ScopeText
 from engramlog.eventlog.kinds import DeltaKind
 from engramlog.projections.episodes.delta import MemoryDelta
 from engramlog.projections.episodes.episode import Episode
@@ -25,7 +25,7 @@ class EpisodeRecord(Struct):
     scope_key: str
     content: str
     timestamp: str
-    scope: WireScope
+    scope: ScopeText
     garden_id: str | None
     source_node: str
     metadata: dict[str, Any]
@@ -56,7 +56,7 @@ class DeltaRecord(Struct):
     kind: DeltaKind
     user: str
     agent: str
-    scope: WireScope
+    scope: ScopeText
     garden_id: str | None
     rule_id: str
     run_id: str | None

@@ -9,7 +9,6 @@ from msgspec import Struct
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from engramlog.api.answers.fact_record import WireScope
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import check_entity, check_size, source_of
 from engramlog.api.commands.attestations import check_unattested
@@ -20,7 +19,7 @@ from engramlog.api.http.bodies import answer
 from engramlog.api.http.call import Call
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.facts import ID_LENGTH_MAX, MomentQuery
-from engramlog.api.schemas.values import Model
+from engramlog.api.schemas.values import Model, ScopeText
 from engramlog.eventlog.kinds import Scope
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
@@ -126,7 +125,7 @@ class SummaryRecord(Struct):
     tier: Tier
     period_start: str
     source: str
-    scope: WireScope
+    scope: ScopeText
     garden_id: str | None
     recorded_at: str
     paragraphs: list[ParagraphRecord]
