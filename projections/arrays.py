@@ -1,6 +1,6 @@
 """The array types of the memory image's columns."""
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,3 +19,13 @@ faster that way than through an array of one."""
 Keys: TypeAlias = tuple[np.ndarray[Any, Any], ...]
 """Sort keys for ``np.lexsort``, the last of them first."""
 Bool: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Number = TypeVar("Number", bound=np.generic)
+
+
+def grown(
+    column: np.ndarray[Any, np.dtype[Number]], count: int
+) -> np.ndarray[Any, np.dtype[Number]]:
+    """A longer copy of a column, zero at its end: pages that nothing writes take no memory."""
+    longer = np.zeros((count, *column.shape[1:]), dtype=column.dtype)
+    longer[: len(column)] = column
+    return longer

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from engramlog.projections.arrays import I32
+from engramlog.projections.arrays import I32, grown
 from engramlog.projections.moment import LIVE
 
 COLUMN_TYPES: dict[str, type[np.generic]] = {
@@ -56,7 +56,10 @@ class Columns:
         """Add rows in the order of ``ROW_FIELDS``."""
         total = self.count + len(rows)
         if total > len(self.arrays["base"]):
-            self._grow(total)
+            capacity = max(total, 2 * len(self.arrays["base"]))
+            self.arrays = {
+                name: grown(old[: self.count], capacity) for name, old in self.arrays.items()
+            }
         if len(rows) == 1:
             for name, value in zip(ROW_FIELDS, rows[0], strict=True):
                 self.arrays[name][self.count] = value
@@ -64,15 +67,6 @@ class Columns:
             for name, values in zip(ROW_FIELDS, zip(*rows, strict=True), strict=True):
                 self.arrays[name][self.count : total] = values
         self.count = total
-
-    def _grow(self, total: int) -> None:
-        capacity = max(total, 2 * len(self.arrays["base"]))
-        grown: dict[str, np.ndarray[Any, Any]] = {}
-        for name, old in self.arrays.items():
-            new = np.zeros(capacity, dtype=old.dtype)
-            new[: self.count] = old[: self.count]
-            grown[name] = new
-        self.arrays = grown
 
     def note_once(self, name: str, slots: Sequence[int] | I32, position: int) -> None:
         """Write a position into a column for rows without one."""

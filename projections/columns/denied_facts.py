@@ -12,7 +12,7 @@ from collections.abc import Iterator, Set
 import numpy as np
 from msgspec import Struct, field
 
-from engramlog.projections.arrays import I32, I64, Bool, Slots
+from engramlog.projections.arrays import I32, I64, Bool, Slots, grown
 
 DeniedState = tuple[list[tuple[int, int, bytes, bytes]], dict[int, dict[int, list[int]]]]
 """Key, value, records and positions of each series; and ``DeniedFacts._runs``."""
@@ -83,9 +83,7 @@ class DeniedFacts:
 
     def _mark(self, fact: int) -> None:
         if fact >= len(self._denied):
-            grown: Bool = np.zeros(2 * fact, dtype=np.bool_)
-            grown[: len(self._denied)] = self._denied
-            self._denied = grown
+            self._denied = grown(self._denied, 2 * fact)
         self._denied[fact] = True
 
     def _list(self, position: int, number: int, place: int) -> None:

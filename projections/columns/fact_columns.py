@@ -6,7 +6,7 @@ from array import array
 
 import numpy as np
 
-from engramlog.projections.arrays import F64, I8, I32, I64, U32, Bool, Slots
+from engramlog.projections.arrays import F64, I8, I32, I64, U32, Bool, Slots, grown
 from engramlog.projections.columns.columns import Columns
 from engramlog.projections.columns.numbered_texts import FactIds, KeyNumbers, SaidValues
 from engramlog.projections.columns.slot_lists import Postings
@@ -81,7 +81,7 @@ class FactColumns(Columns):
             return number
         number = self.keys.add(key)
         if number >= len(self.crowded):
-            self.crowded = np.concatenate([self.crowded, np.zeros_like(self.crowded)])
+            self.crowded = grown(self.crowded, 2 * number)
         return number
 
     def cut(self) -> ColumnView:

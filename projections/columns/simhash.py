@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from engramlog.projections.arrays import F32, I32, U8
+from engramlog.projections.arrays import F32, I32, U8, grown
 from engramlog.projections.text.stop_words import without_stop_words
 
 BITS = 256
@@ -139,9 +139,7 @@ class TextSignatures:
         if end <= start:
             return
         if end > len(self._rows):
-            room: U8 = np.zeros((max(end, 5 * start // 4), BYTES), dtype=np.uint8)
-            room[:start] = self._rows[:start]
-            self._rows = room
+            self._rows = grown(self._rows[:start], max(end, 5 * start // 4))
         self._rows[start:end] = self._sign(texts[start:end])
         self._signed = end
 

@@ -1,15 +1,13 @@
 """Counts by slot, as of any position."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engramlog.projections.arrays import I32, I64
+from engramlog.projections.arrays import I32, I64, Number, grown
 from engramlog.projections.ascending import distinct, places
 
-Number = TypeVar("Number", np.int32, np.int64)
 Counted = tuple[bytes, bytes, bytes, bytes]
 """The events' positions and the ends of their rows; slots (int32) and counts of all rows. All but
 the slots are int64."""
@@ -96,16 +94,13 @@ class SlotCounts:
             before, totals = 0, totals[:0]
         slots, counts = self._slots[before:rows], self._counts[before:rows]
         size = max(len(totals), int(slots.max(initial=-1)) + 1)
-        grown: I64 = np.zeros(size, dtype=np.int64)
-        grown[: len(totals)] = totals
-        np.add.at(grown, slots, counts)
+        totals = grown(totals, size)
+        np.add.at(totals, slots, counts)
         if rows > count - SUMMED_ROWS:
-            self._summed = (rows, grown)
-        return grown
+            self._summed = (rows, totals)
+        return totals
 
 
 def _with_room(column: NDArray[Number], size: int) -> NDArray[Number]:
     """The column, or a longer copy, which has room for ``size`` items."""
-    if size <= len(column):
-        return column
-    return np.resize(column, max(size, len(column) * 3 // 2))
+    return column if size <= len(column) else grown(column, max(size, len(column) * 3 // 2))

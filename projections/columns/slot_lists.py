@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.arrays import I32, I64, Bool, grown
 from engramlog.projections.ascending import ranges
 from engramlog.projections.columns.growing_dict import present_entries
 
@@ -260,8 +260,7 @@ def appended(lists: Lists, rows: I64, lengths: I64, fresh: Sequence[Any], count:
         fresh: the columns of the new entries.
         count: the number of lists afterwards.
     """
-    old: I64 = np.zeros(count, dtype=np.int64)
-    old[: len(lists.starts) - 1] = np.diff(lists.starts)
+    old = grown(np.diff(lists.starts), count)
     more: I64 = np.zeros(count, dtype=np.int64)
     more[rows] = lengths
     starts: I64 = np.concatenate(([0], np.cumsum(old + more)))

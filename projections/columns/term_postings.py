@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from engramlog.projections.arrays import I32, I64
+from engramlog.projections.arrays import I32, I64, grown
 from engramlog.projections.columns.slot_lists import NOTHING, Lists, Postings
 from engramlog.projections.text_table import TextTable, key_of
 
@@ -43,8 +43,8 @@ class _Counted:
         total = self.used + len(slots)
         if total > len(self.slots):
             room = max(total, 5 * self.used // 4)
-            self.slots = _grown(self.slots, self.used, room)
-            self.frequencies = _grown(self.frequencies, self.used, room)
+            self.slots = grown(self.slots[: self.used], room)
+            self.frequencies = grown(self.frequencies[: self.used], room)
         self.slots[self.used : total] = slots
         self.frequencies[self.used : total] = frequencies
         self.used = total
@@ -165,9 +165,3 @@ def count(repeated: I32) -> tuple[I32, I32]:
         return repeated, np.ones(len(repeated), dtype=np.int32)
     ends = np.append(starts[1:], len(repeated))
     return repeated[starts], (ends - starts).astype(np.int32)
-
-
-def _grown(old: I32, used: int, room: int) -> I32:
-    new: I32 = np.empty(room, dtype=np.int32)
-    new[:used] = old[:used]
-    return new

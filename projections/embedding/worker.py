@@ -15,7 +15,7 @@ import numpy as np
 
 from engramlog.eventlog.errors import StorageError, StorageFailed
 from engramlog.eventlog.log import EventLog
-from engramlog.projections.arrays import F32, I32, Bool
+from engramlog.projections.arrays import F32, I32, Bool, grown
 from engramlog.projections.columns.fact_columns import NOWHERE
 from engramlog.projections.embedding.embedder import Embedder
 from engramlog.projections.embedding.errors import (
@@ -300,8 +300,7 @@ class EmbeddingWorker:
 
     def _grow_columns(self, count: int) -> None:
         if count > len(self._stored):
-            room = np.zeros(2 * count - len(self._stored), dtype=np.bool_)
-            self._stored = np.concatenate([self._stored, room])
+            self._stored = grown(self._stored, 2 * count)
 
     def _announce_progress(self) -> None:
         """Wake waiting callers. To find the first waiting fact reads all waiting ones, so it is

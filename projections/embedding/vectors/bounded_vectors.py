@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from engramlog.projections.arrays import F32, F64, I32, I64, Bool
+from engramlog.projections.arrays import F32, F64, I32, I64, U16, Bool
 from engramlog.projections.embedding.vectors.in_memory import BLOCK_SLOTS, VectorBlock, Vectors
 from engramlog.projections.embedding.vectors.sketch import (
-    U16,
     WORD_BITS,
     differing,
     nearest,

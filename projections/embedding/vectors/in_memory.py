@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from engramlog.projections.arrays import F32, F64, I32, I64, U64, Bool
+from engramlog.projections.arrays import F32, F64, I32, I64, U16, U64, Bool, grown
 from engramlog.projections.ascending import distinct
-from engramlog.projections.embedding.vectors.sketch import U16, differing, nearest, signs, words_of
+from engramlog.projections.embedding.vectors.sketch import differing, nearest, signs, words_of
 
 BLOCK_SLOTS = 16_384
 COSINE_DECIMALS = 6
@@ -200,9 +200,7 @@ class Vectors:
 
     def _grow(self, count: int) -> None:
         if count > len(self._present):
-            grown = np.zeros(max(count, 2 * len(self._present)), dtype=np.bool_)
-            grown[: len(self._present)] = self._present
-            self._present = grown
+            self._present = grown(self._present, max(count, 2 * len(self._present)))
 
 
 def _is_ascending(slots: I32) -> bool:

@@ -5,17 +5,13 @@ differing signs ranks them roughly, at a thirtieth of the memory to read. The sk
 for exact comparison and never gives a score.
 """
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
-from engramlog.projections.arrays import F32, I64, U64
+from engramlog.projections.arrays import F32, I64, U16, U64
 
 WORD_BITS = 64
 _SUM_WORDS = 3
 """Words whose differing bits one byte can count."""
-
-U16: TypeAlias = np.ndarray[Any, np.dtype[np.uint16]]
 
 
 def words_of(dimensions: int) -> int:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.kinds import ContentReviewed, FactAsserted
-from engramlog.projections.arrays import I32, U8, Slots
+from engramlog.projections.arrays import I32, U8, Slots, grown
 from engramlog.projections.columns.fact_columns import FactColumns
 from engramlog.projections.moment import LIVE
 from engramlog.projections.tables.database import json_list, query
@@ -139,15 +139,12 @@ class VerdictsPart(SmallPart):
         """Flag a fact before it is published to readers."""
         self._judged[slot] = flags
         if slot >= len(self.array):
-            grown: U8 = np.zeros(max(1024, 2 * slot), dtype=np.uint8)
-            grown[: len(self.array)] = self.array
-            self.array = grown
+            self.array = grown(self.array, max(1024, 2 * slot))
         self.array[slot] = remaining_flags(flags, decision)
 
     def hold(self, slots: I32, flags: U8) -> None:
         """Give facts these flags, whatever was decided. Before the first reader."""
-        changed: U8 = np.zeros(max(len(self.array), int(slots.max(initial=-1)) + 1), dtype=np.uint8)
-        changed[: len(self.array)] = self.array
+        changed = grown(self.array, max(len(self.array), int(slots.max(initial=-1)) + 1))
         changed[slots] = flags
         self.array = changed
 
