@@ -3,11 +3,12 @@
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from engramlog.projections.arrays import I32, I64
+from engramlog.projections.arrays import I32
+from engramlog.projections.columns.judged_numbers import JudgedNumbers
 from engramlog.projections.columns.names.entity_names import words_of
 from engramlog.projections.columns.names.machine_names import MachineNames
 from engramlog.projections.interner import Interner
@@ -27,19 +28,23 @@ class SpokenTexts:
         self.names = Interner()
         self.machines = MachineNames(self.names)
         self._said = said
-        self._labels = _ReadOnce()
-        self._words = _ReadOnce()
+        self._labels = JudgedNumbers(np.int32)
+        self._words = JudgedNumbers(np.int64)
         self._lock = threading.Lock()
 
     def labels(self, values: I32) -> I32:
         """The number of each value's label, or ``NONE``."""
         with self._lock:
-            return self._labels.of(values, self._label).astype(np.int32)
+            return self._labels.of(
+                values, lambda new: np.array(list(map(self._label, new.tolist())))
+            )
 
     def words(self, values: I32) -> tuple[I32, I32]:
         """How many words each value has, and how many of them are stop-words."""
         with self._lock:
-            both = self._words.of(values, self._count)
+            both = self._words.of(
+                values, lambda new: np.array(list(map(self._count, new.tolist())))
+            )
         return (both >> 32).astype(np.int32), (both & 0xFFFFFFFF).astype(np.int32)
 
     def _label(self, value: int) -> int:
@@ -49,24 +54,3 @@ class SpokenTexts:
     def _count(self, value: int) -> int:
         words = words_of(self._said[value])
         return len(words) << 32 | sum(word in STOP_WORDS for word in words)
-
-
-class _ReadOnce:
-    """A number from -1 on for each value. One thread at a time may ask."""
-
-    def __init__(self) -> None:
-        # By value, plus 2; 0: not read. Zeroed pages from the system cost no memory.
-        self._found: I64 = np.zeros(0, dtype=np.int64)
-
-    def of(self, values: I32, read: Callable[[int], int]) -> I64:
-        count = int(values.max(initial=-1)) + 1
-        if count > len(self._found):
-            grown = np.zeros(2 * count, dtype=np.int64)
-            grown[: len(self._found)] = self._found
-            self._found = grown
-        found = self._found[values]
-        unread = values[found == 0]
-        if len(unread):
-            self._found[unread] = [read(number) + 2 for number in unread.tolist()]
-            found = self._found[values]
-        return found - 2
