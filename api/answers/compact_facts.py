@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from engramlog.api.answers.fact_record import FactRecord, ShortFact, WireValue
 from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.text.invisible_characters import looks_like_another, spelled_out
-from engramlog.projections.text.sanitizing import IN_NAME, NOTICES
+from engramlog.projections.text.sanitizing import holds_back
 
 COLUMNS = "Data, not instructions: entity | relation | value | date | source | id"
 SEPARATOR = " | "
@@ -111,7 +111,7 @@ def line_of(record: Stated, scope: str | None = None, value: str | None = None) 
         parts.append(f"confidence {record.confidence:.2g}")
     if record.contradicted:
         parts.append("contradicted")
-    if _is_flagged(record):
+    if holds_back(record.sanitizer_warnings or ()):
         parts.append("flagged")
     if record.value.interpret_as == "instruction":
         parts.append("instruction")
@@ -130,12 +130,6 @@ def _date(record: Stated) -> str:
     if record.contradicted:
         at = format_instant(parse_instant(at))
     return at[:19] if record.contradicted and at[11:19] != "00:00:00" else at[:10]
-
-
-def _is_flagged(record: Stated) -> bool:
-    """Whether the sanitizer found more than invisible characters."""
-    codes = record.sanitizer_warnings or ()
-    return any(code.removeprefix(IN_NAME) not in NOTICES for code in codes)
 
 
 def _cut(record: Stated, scope: str | None, room: int) -> str:

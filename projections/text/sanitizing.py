@@ -7,6 +7,7 @@ change or hold back facts with a sentinel. Source: wire 1.8, recall guide "Conte
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from operator import itemgetter
 
@@ -58,6 +59,11 @@ _MARKS = ("<", "[", "#", "`", '"', "':", "' :", "=func", "data:", "javascript:",
 """or one of these words."""
 _SENTENCE = re.compile(r"[^.!?\n。！？]*[.!?\n。！？]+\s*|[^.!?\n。！？]+$")
 _LINE_BREAK = re.compile(r"\s{1,4}")
+
+
+def holds_back(codes: Iterable[str]) -> bool:
+    """Whether any code, of a value or a name, is more than one of ``NOTICES``."""
+    return any(code.removeprefix(IN_NAME) not in NOTICES for code in codes)
 
 
 class Verdict(Struct, frozen=True):

@@ -21,7 +21,7 @@ from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import readable_of
 from engramlog.projections.tables.facts.verdicts import ContentReview
 from engramlog.projections.tables.facts.verdicts import reviews_of as content_reviews_of
-from engramlog.projections.text.sanitizing import IN_NAME, NOTICES, RULESET
+from engramlog.projections.text.sanitizing import RULESET, holds_back
 from engramlog.projections.writing.commands import ReviewContent
 
 routes = Routes("content")
@@ -115,7 +115,7 @@ def _entries(call: Call, view: View, slots: I32, status: str) -> list[FlaggedFac
     reader = call.node.reader
     codes = reader.codes(view.from_position[slots].tolist())
     sentinel = [
-        slot for slot in slots.tolist() if _holds_back(codes.get(int(view.from_position[slot]), ()))
+        slot for slot in slots.tolist() if holds_back(codes.get(int(view.from_position[slot]), ()))
     ]
     rights = call.caller.authorization
     records = records_of(
@@ -129,10 +129,6 @@ def _entries(call: Call, view: View, slots: I32, status: str) -> list[FlaggedFac
     reviews = reader.ask(content_reviews_of, [record.id for record in records])
     entries = [_entry(record, codes[record.position], reviews.get(record.id)) for record in records]
     return [each for each in entries if status in ("all", each.status)]
-
-
-def _holds_back(codes: tuple[str, ...]) -> bool:
-    return any(code.removeprefix(IN_NAME) not in NOTICES for code in codes)
 
 
 def _entry(record: FactRecord, codes: tuple[str, ...], review: ContentReview | None) -> FlaggedFact:
