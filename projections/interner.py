@@ -17,7 +17,7 @@ class Interner:
     first texts may lie in a sealed table; ``rest`` swaps in another copy of it."""
 
     def __init__(self) -> None:
-        self._sealed = TextTable()
+        self.sealed = TextTable()
         self._first = 0
         self._numbers: dict[str, int] = {}
         self._texts: list[str] = []
@@ -26,7 +26,7 @@ class Interner:
 
     def rest(self, sealed: TextTable) -> None:
         """Keep the first texts in a table: all current ones, or as many as before."""
-        self._sealed = sealed
+        self.sealed = sealed
         self._first = len(sealed)
 
     def fill(self, texts: Sequence[str]) -> None:
@@ -34,15 +34,11 @@ class Interner:
         self._texts += texts
         self._numbers.update((text, number) for number, text in enumerate(texts) if text)
 
-    @property
-    def sealed(self) -> TextTable:
-        return self._sealed
-
     def add(self, text: str) -> int:
         """The number of ``text``; a new text gets a new number."""
         number = self._numbers.get(text)
         if number is None and self._first:
-            number = self._sealed.number(key_of(text))
+            number = self.sealed.number(key_of(text))
         if number is None:
             number = self._first + len(self._texts)
             self._texts.append(text)
@@ -52,7 +48,7 @@ class Interner:
     def number(self, text: str) -> int | None:
         """The number of ``text``, or None if it never appeared."""
         number = self._numbers.get(text)
-        return self._sealed.number(key_of(text)) if number is None and self._first else number
+        return self.sealed.number(key_of(text)) if number is None and self._first else number
 
     def numbered(self, text: str) -> int:
         """The number of a known text. Raises KeyError for an unknown one."""
@@ -64,7 +60,7 @@ class Interner:
     def text(self, number: int) -> str:
         """The text of a number. Raises IndexError for an unknown one."""
         if number < self._first:
-            return self._sealed.text(number)
+            return self.sealed.text(number)
         return self._texts[number - self._first]
 
     def texts(self, numbers: Sequence[int]) -> list[str]:
@@ -79,13 +75,13 @@ class Interner:
         return list(self._since(start))
 
     def _since(self, start: int) -> Iterator[str]:
-        yield from self._sealed.texts(start)
+        yield from self.sealed.texts(start)
         yield from self._texts[max(0, start - self._first) :]
 
     def texts_between(self, numbers: I32, after: str, last: str) -> list[str]:
         """The texts of numbers that sort after ``after``, up to ``last``."""
         sealed = numbers < self._first
-        kept = self._sealed.between(numbers[sealed], key_of(after), key_of(last))
+        kept = self.sealed.between(numbers[sealed], key_of(after), key_of(last))
         fresh = self.texts(numbers[~sealed].tolist())
         return self.texts(kept.tolist()) + [each for each in fresh if after < each <= last]
 

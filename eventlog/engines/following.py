@@ -37,17 +37,13 @@ class CommitSignal:
 
     def __init__(self, live: bool) -> None:
         self._condition = threading.Condition()
-        self._commits = 0
-        self._live = live
-
-    @property
-    def commits(self) -> int:
+        self.commits = 0
         """A number that changes with every commit: read it before reading events."""
-        return self._commits
+        self._live = live
 
     def notify(self) -> None:
         with self._condition:
-            self._commits += 1
+            self.commits += 1
             self._condition.notify_all()
 
     def wait(self, seen: int, timeout_seconds: float) -> None:
@@ -55,7 +51,7 @@ class CommitSignal:
         if not self._live:
             timeout_seconds = min(timeout_seconds, POLL_SECONDS)
         with self._condition:
-            self._condition.wait_for(lambda: self._commits != seen, timeout_seconds)
+            self._condition.wait_for(lambda: self.commits != seen, timeout_seconds)
 
 
 class LogSubscription:

@@ -164,10 +164,11 @@ def _cids(postings: Postings, cut: FactsCut) -> Iterator[Laid]:
 
 def _terms(facts: FactColumns, cut: FactsCut) -> Iterator[Laid]:
     """The sections of the lexicon's postings: those of the file below, and what was added since."""
-    sealed = facts.by_term.terms
-    table = TextTable() if sealed is None else sealed.table
+    sealed = facts.by_term.sealed
+    known = isinstance(sealed, SealedTerms)
+    table = sealed.table if known else TextTable()
     nothing = Lists(_NO_LISTS.starts, [_NO_LISTS.columns[0], np.zeros(0, dtype=np.uint8)])
-    old = _undropped(nothing if sealed is None else sealed.lists, facts.by_term)
+    old = _undropped(sealed.lists if known else nothing, facts.by_term)
     grown = facts.by_term.grown(cut.count)
     fresh: list[bytes] = []
     rows: list[int] = []
@@ -250,7 +251,7 @@ def rest(facts: FactColumns, sections: Sections) -> None:
     numbers, slots = sections.array("by_cid.numbers"), sections.array("by_cid.slots")
     facts.by_cid.rest(HashedSlots(numbers, slots))
     lists: list[Any] = [sections.array(f"by_term.{part}") for part in ("starts", "slots", "often")]
-    facts.by_term.rest_on(SealedTerms(TextTable(sections, "terms"), *lists))
+    facts.by_term.rest(SealedTerms(TextTable(sections, "terms"), *lists))
 
 
 def unmap(facts: FactColumns, sections: Sections) -> None:

@@ -42,8 +42,9 @@ class Postings:
 
     def __init__(self) -> None:
         self._lists: dict[Any, int | array[int]] = {}
-        self._sealed: SealedSlots | None = None
-        self._dropped: I32 = NOTHING
+        self.sealed: SealedSlots | None = None
+        self.dropped: I32 = NOTHING
+        """Slots in the sealed lists that were dropped since."""
 
     def add(self, name: Any, slot: int) -> None:
         """List a slot under a name."""
@@ -72,10 +73,10 @@ class Postings:
         erasures, which are rare, need this."""
         gone = frozenset(slots)
         changed: set[Any] = set()
-        if self._sealed is not None:
+        if self.sealed is not None:
             dropped = np.array(sorted(gone), dtype=np.int32)
-            changed |= self._sealed.names_of(dropped)
-            self._dropped = np.union1d(self._dropped, dropped)
+            changed |= self.sealed.names_of(dropped)
+            self.dropped = np.union1d(self.dropped, dropped)
         for name, found in list(self._lists.items()):
             if isinstance(found, int):
                 if found in gone:
@@ -93,21 +94,21 @@ class Postings:
     def slots(self, name: Any, count: int) -> I32:
         """The slots below ``count``, in order; read-only."""
         fresh = self._fresh(name, count)
-        if self._sealed is None:
+        if self.sealed is None:
             return fresh
-        sealed = self._sealed.slots(name)
+        sealed = self.sealed.slots(name)
         if len(sealed):
-            sealed = sealed[self._stays(sealed)] if len(self._dropped) else sealed
+            sealed = sealed[self._stays(sealed)] if len(self.dropped) else sealed
             return np.concatenate((sealed, fresh)) if len(fresh) else sealed
         return fresh
 
     def joined(self, numbers: I32, count: int) -> tuple[I32, I64]:
         """``slots`` of several numbers, one list after the other, and the length of each list."""
         names: list[int] = numbers.tolist()
-        sealed = self._sealed
+        sealed = self.sealed
         if sealed is None:
             return _flat(map(self._lists.get, names), count)
-        if not isinstance(sealed, NumberedLists) or len(self._dropped):
+        if not isinstance(sealed, NumberedLists) or len(self.dropped):
             lists = [self.slots(name, count) for name in names]
             lengths = np.array([len(each) for each in lists], dtype=np.int64)
             return np.concatenate([NOTHING, *lists]), lengths
@@ -132,28 +133,18 @@ class Postings:
         return slots
 
     def _stays(self, slots: I32) -> Bool:
-        return np.isin(slots, self._dropped, invert=True)
+        return np.isin(slots, self.dropped, invert=True)
 
     def __iter__(self) -> Iterator[Any]:
         """The names of all lists."""
-        if self._sealed is None:
+        if self.sealed is None:
             return iter(self._lists)
-        sealed = (name for name in self._sealed.names() if len(self.slots(name, 1 << 31)))
+        sealed = (name for name in self.sealed.names() if len(self.slots(name, 1 << 31)))
         return iter(dict.fromkeys(chain(sealed, self._lists)))
-
-    @property
-    def sealed(self) -> SealedSlots | None:
-        """The sealed lists."""
-        return self._sealed
-
-    @property
-    def dropped(self) -> I32:
-        """Slots in the sealed lists that were dropped since."""
-        return self._dropped
 
     def rest(self, sealed: SealedSlots) -> None:
         """Keep the first slots in sealed lists. Until now this holds no slots, or exactly these."""
-        self._sealed = sealed
+        self.sealed = sealed
 
     def grown(self, count: int) -> Grown:
         """The slots after the sealed lists and below ``count``; the writer may append meanwhile."""

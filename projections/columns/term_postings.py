@@ -93,26 +93,15 @@ class TermPostings(Postings):
         self._lock = threading.Lock()
         self._counted: OrderedDict[str, _Counted] = OrderedDict()
         self._entries = 0
-        self._terms: SealedTerms | None = None
-
-    def rest_on(self, terms: SealedTerms) -> None:
-        """Same as ``rest``, of counted lists."""
-        self.rest(terms)
-        self._terms = terms
-
-    @property
-    def terms(self) -> SealedTerms | None:
-        """The sealed lists."""
-        return self._terms
 
     def counted(self, term: str, below: int) -> tuple[I32, I32]:
         """(slots below ``below``, how often each holds the term); ascending, read-only. Ask only
         about published slots: the entries of their facts are complete."""
         fresh = self._counted_fresh(term, below)
-        if self._terms is None:
+        if not isinstance(self.sealed, SealedTerms):
             return fresh
-        slots, often = self._terms.counted(term)
-        if len(self._dropped) and len(slots):
+        slots, often = self.sealed.counted(term)
+        if len(self.dropped) and len(slots):
             stays = self._stays(slots)
             slots, often = slots[stays], often[stays]
         if not len(slots):
