@@ -3,27 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
-from engramlog.api.schemas.facts import (
-    ID_LENGTH_MAX,
-    AssertRequest,
-    ConflictsQuery,
-    FactsQuery,
-    LintBody,
-    ResolveRequest,
-    RetractRequest,
-)
+from engramlog.api.schemas.facts import ID_LENGTH_MAX, FactsQuery
 from engramlog.api.schemas.memory import EpisodeRequest, Part
-from engramlog.api.schemas.recall import CardQuery, NeighborsQuery, RecallBody
+from engramlog.api.schemas.recall import RecallBody
 from engramlog.api.schemas.time_travel import DiffQuery, LifeQuery, StateQuery
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, User
 from engramlog.eventlog.kinds import Scope
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_Id = Field(min_length=1, max_length=ID_LENGTH_MAX)
-_Uri = Field(min_length=1, max_length=NAME_LENGTH_MAX)
+ID = (str, Field(min_length=1, max_length=ID_LENGTH_MAX))
+URI = (str, Field(min_length=1, max_length=NAME_LENGTH_MAX))
 
 Detail = Literal["compact", "full"]
 
@@ -51,46 +43,10 @@ class RecordEpisode(EpisodeRequest):
     agent: Part = "mcp"
 
 
-class Assert(AssertRequest, extra="forbid"):
-    """POST /v1/facts."""
-
-
-class Retract(RetractRequest):
-    """POST /v1/facts/{fact_id}/retract."""
-
-    fact_id: str = _Id
-
-
 class QueryFacts(FactsQuery, extra="forbid"):
     """GET /v1/facts."""
 
     detail: Detail = "compact"
-
-
-class Neighbors(NeighborsQuery, extra="forbid"):
-    """GET /v1/graph/neighbors."""
-
-    scope: str = "local"
-
-
-class GetCard(CardQuery, extra="forbid"):
-    """GET /v1/cards/{entity}."""
-
-    entity: str = _Uri
-
-
-class ListConflicts(ConflictsQuery, extra="forbid"):
-    """GET /v1/conflicts."""
-
-
-class Resolve(ResolveRequest, extra="forbid"):
-    """POST /v1/conflicts/{conflict_id}/resolve."""
-
-    conflict_id: str = _Id
-
-
-class LintScope(LintBody, extra="forbid"):
-    """POST /v1/lint."""
 
 
 class Poll(BaseModel, extra="forbid"):
@@ -102,37 +58,18 @@ class Poll(BaseModel, extra="forbid"):
     tail: bool = False
 
 
-class StateArguments(StateQuery, extra="forbid"):
-    """GET /v1/time-travel/state."""
-
-    what: Literal["state"]
-
-
-class Diff(DiffQuery):
-    """GET /v1/time-travel/diff."""
-
-    what: Literal["diff"]
-
-
-class FactLifeArguments(LifeQuery):
-    """GET /v1/time-travel/facts/{fact_id}."""
-
-    what: Literal["fact"]
-    fact_id: str = _Id
-
-
-class EntityLifeArguments(LifeQuery):
-    """GET /v1/time-travel/entities/{entity}."""
-
-    what: Literal["entity"]
-    entity: str = _Uri
+def alone(route: type[BaseModel], **more: Any) -> type[BaseModel]:
+    """A route's model without unknown fields. ``more``: further arguments, such as the names in its
+    path, with type and default."""
+    kind: dict[str, Any] = {"extra": "forbid"}
+    return create_model(route.__name__, __base__=route, __cls_kwargs__=kind, **more)
 
 
 TIME_TRAVEL: dict[str, type[BaseModel]] = {
-    "state": StateArguments,
-    "diff": Diff,
-    "fact": FactLifeArguments,
-    "entity": EntityLifeArguments,
+    "state": alone(StateQuery, what=(Literal["state"], ...)),
+    "diff": alone(DiffQuery, what=(Literal["diff"], ...)),
+    "fact": alone(LifeQuery, what=(Literal["fact"], ...), fact_id=ID),
+    "entity": alone(LifeQuery, what=(Literal["entity"], ...), entity=URI),
 }
 """``what`` of the tool time_travel → its arguments."""
 

@@ -15,8 +15,16 @@ from pydantic import BaseModel
 
 from engramlog.api.answers.fact_record import ShortFact
 from engramlog.api.mcp import arguments
-from engramlog.api.mcp.arguments import TIME_TRAVEL, checked
+from engramlog.api.mcp.arguments import ID, TIME_TRAVEL, URI, alone, checked
 from engramlog.api.mcp.node_request import NodeRequest, ToolFailure
+from engramlog.api.schemas.facts import (
+    AssertRequest,
+    ConflictsQuery,
+    LintBody,
+    ResolveRequest,
+    RetractRequest,
+)
+from engramlog.api.schemas.recall import CardQuery, NeighborsQuery
 from engramlog.api.schemas.values import typed_value
 
 Given: TypeAlias = Mapping[str, Any]
@@ -217,7 +225,7 @@ TOOLS: tuple[Tool, ...] = (
         title="State a fact",
         description="State one fact (entity, relation, value). The default source is this "
         "connection.",
-        models=(arguments.Assert,),
+        models=(alone(AssertRequest),),
         shown=(
             "entity",
             "relation",
@@ -253,7 +261,7 @@ TOOLS: tuple[Tool, ...] = (
         name="retract_fact",
         title="Retract a fact",
         description="End a fact. Its history stays.",
-        models=(arguments.Retract,),
+        models=(alone(RetractRequest, fact_id=ID),),
         shown=("fact_id", "reason"),
         required=("fact_id",),
         route="POST /v1/facts/{fact_id}/retract",
@@ -286,7 +294,7 @@ TOOLS: tuple[Tool, ...] = (
         name="neighbors",
         title="Neighbours of an entity",
         description="List the entities linked to one in the graph.",
-        models=(arguments.Neighbors,),
+        models=(alone(NeighborsQuery, scope=(str, "local")),),
         shown=("entity", "scope", "depth", "relation_filter", "as_of"),
         required=("entity",),
         route="GET /v1/graph/neighbors",
@@ -297,7 +305,7 @@ TOOLS: tuple[Tool, ...] = (
         name="get_card",
         title="Memory card",
         description="Summarise the facts of one entity in a scope.",
-        models=(arguments.GetCard,),
+        models=(alone(CardQuery, entity=URI),),
         shown=("entity", "scope", "as_of"),
         required=("entity",),
         route="GET /v1/cards/{entity}",
@@ -330,7 +338,7 @@ TOOLS: tuple[Tool, ...] = (
         name="list_conflicts",
         title="List contradictions",
         description="List pairs of facts that contradict each other.",
-        models=(arguments.ListConflicts,),
+        models=(alone(ConflictsQuery),),
         shown=("status", "limit", "cursor"),
         route="GET /v1/conflicts",
         answers={"conflicts": "list"},
@@ -339,7 +347,7 @@ TOOLS: tuple[Tool, ...] = (
         name="resolve_contradiction",
         title="Settle a contradiction",
         description="Name the fact that wins, or a value that replaces both.",
-        models=(arguments.Resolve,),
+        models=(alone(ResolveRequest, conflict_id=ID),),
         shown=("conflict_id", "winning_fact_id", "new_value", "resolution_note"),
         required=("conflict_id",),
         route="POST /v1/conflicts/{conflict_id}/resolve",
@@ -362,7 +370,7 @@ TOOLS: tuple[Tool, ...] = (
         name="lint_scope",
         title="Check a scope",
         description="Find contradictions, stale facts and orphans in a scope.",
-        models=(arguments.LintScope,),
+        models=(alone(LintBody),),
         shown=("scope", "entity"),
         required=("scope",),
         route="POST /v1/lint",
