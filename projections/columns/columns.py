@@ -1,44 +1,53 @@
 """Growing numpy arrays with a row per fact: the storage of the memory image."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from engramlog.projections.arrays import I32, grown
+from engramlog.projections.arrays import F64, I8, I32, I64, U32, grown
 from engramlog.projections.moment import LIVE
 
-COLUMN_TYPES: dict[str, type[np.generic]] = {
-    "from_position": np.int64,
-    "to_position": np.int64,
-    "entity": np.int32,
-    "relation": np.int32,
-    "source": np.int32,
-    "scope": np.int8,
-    "garden": np.int32,
-    "value": np.int32,
-    "value_type": np.int8,
-    "key": np.int32,
-    "object": np.int32,
-    "hlc": np.int64,
-    "recorded_at": np.int64,
-    "valid_from": np.int64,
-    "valid_until": np.int64,
-    "base": np.float64,
-    "set_aside": np.int64,
-    "length": np.int32,
-    "value_bytes": np.int32,
-    "warrant": np.int8,
-    "asking": np.int8,
-    "tie": np.uint32,
-    "origin": np.int32,
-    "peer": np.int32,
-    "classification": np.int8,
-}
-"""The columns: one row (slot) per fact, in position order. ``length``: its terms; ``value_bytes``:
-its value in UTF-8. ``tie`` orders facts with the same clock reading, equally on every node; it
-comes from the fact's id."""
 
+class FactArrays:
+    """The columns: one row (slot) per fact, in position order."""
+
+    from_position: I64
+    to_position: I64
+    entity: I32
+    relation: I32
+    source: I32
+    scope: I8
+    garden: I32
+    value: I32
+    value_type: I8
+    key: I32
+    object: I32
+    hlc: I64
+    recorded_at: I64
+    valid_from: I64
+    valid_until: I64
+    base: F64
+    set_aside: I64
+    length: I32
+    """Its terms."""
+    value_bytes: I32
+    """Its value in UTF-8."""
+    warrant: I8
+    asking: I8
+    tie: U32
+    """Orders facts with the same clock reading, equally on every node; it comes from the fact's
+    id."""
+    origin: I32
+    peer: I32
+    """The peer that a fact came through, as a source's number; -1 for this node's own."""
+    classification: I8
+    """The newest classification of each fact: present rights apply to the past as well."""
+
+
+COLUMN_TYPES: dict[str, type[np.generic]] = {
+    name: get_args(get_args(kind)[1])[0] for name, kind in get_type_hints(FactArrays).items()
+}
 ROW_FIELDS = tuple(COLUMN_TYPES)
 
 

@@ -6,8 +6,8 @@ from array import array
 
 import numpy as np
 
-from engramlog.projections.arrays import F64, I8, I32, I64, U32, Bool, Slots, grown
-from engramlog.projections.columns.columns import Columns
+from engramlog.projections.arrays import I32, Bool, Slots, grown
+from engramlog.projections.columns.columns import Columns, FactArrays
 from engramlog.projections.columns.numbered_texts import FactIds, KeyNumbers, SaidValues
 from engramlog.projections.columns.slot_lists import Postings
 from engramlog.projections.columns.term_postings import TermPostings
@@ -89,40 +89,14 @@ class FactColumns(Columns):
         return ColumnView(self, self.count)
 
 
-class ColumnView:
+class ColumnView(FactArrays):
     """The columns up to one count of rows; the length never changes. Later events may still close
     ``to_position`` and ``set_aside``, but only with their own, later positions."""
 
     def __init__(self, facts: FactColumns, count: int) -> None:
-        arrays = facts.arrays
         self.count = count
-        self.from_position: I64 = arrays["from_position"][:count]
-        self.to_position: I64 = arrays["to_position"][:count]
-        self.entity: I32 = arrays["entity"][:count]
-        self.relation: I32 = arrays["relation"][:count]
-        self.source: I32 = arrays["source"][:count]
-        self.scope: I8 = arrays["scope"][:count]
-        self.garden: I32 = arrays["garden"][:count]
-        self.value: I32 = arrays["value"][:count]
-        self.value_type: I8 = arrays["value_type"][:count]
-        self.key: I32 = arrays["key"][:count]
-        self.object: I32 = arrays["object"][:count]
-        self.hlc: I64 = arrays["hlc"][:count]
-        self.recorded_at: I64 = arrays["recorded_at"][:count]
-        self.valid_from: I64 = arrays["valid_from"][:count]
-        self.valid_until: I64 = arrays["valid_until"][:count]
-        self.base: F64 = arrays["base"][:count]
-        self.set_aside: I64 = arrays["set_aside"][:count]
-        self.length: I32 = arrays["length"][:count]
-        self.value_bytes: I32 = arrays["value_bytes"][:count]
-        self.warrant: I8 = arrays["warrant"][:count]
-        self.asking: I8 = arrays["asking"][:count]
-        self.tie: U32 = arrays["tie"][:count]
-        self.origin: I32 = arrays["origin"][:count]
-        self.peer: I32 = arrays["peer"][:count]
-        """The peer that a fact came through, as a source's number; -1 for this node's own."""
-        self.classification: I8 = arrays["classification"][:count]
-        """The newest classification of each fact: present rights apply to the past as well."""
+        for name, column in facts.arrays.items():
+            setattr(self, name, column[:count])
         self.entities: Interner = facts.entities
         self.relations: Interner = facts.relations
         self.sources: Interner = facts.sources
