@@ -168,17 +168,14 @@ async def revoke_key(call: Call) -> None:
 
 
 def _listed(row: KeyRow, days_remaining: int | None = None) -> KeyRecord:
-    return KeyRecord(
+    return shaped(
+        row,
+        KeyRecord,
         id=row.key_id,
-        entity_uri=row.entity_uri,
-        permissions=list(row.permissions),
-        description=row.description,
         created_at=_seconds(row.created_at_us),
         expires_at=None if row.expires_at_us is None else _isoformat(row.expires_at_us),
         oidc_sub=None,
         tenant_id=UNSET if days_remaining is None else TENANT,
-        scopes=list(row.scopes),
-        max_classification=row.max_classification,
         sources=[row.entity_uri, *row.sources],
         days_remaining=UNSET if days_remaining is None else days_remaining,
     )
