@@ -164,8 +164,7 @@ class Routes:
 
     def add(
         self,
-        where: str,
-        *,
+        *where: str,
         permission: Permission,
         body: type[BaseModel] | None = None,
         body_required: bool = True,
@@ -180,9 +179,9 @@ class Routes:
         group: str | None = None,
     ) -> Callable[[AnyHandler], AnyHandler]:
         """Add the row of the handler that follows. ``where``: method and path, as in
-        ``GET /v1/facts``; the other arguments are those of ``Route``. Give ``body``, ``query`` and
-        ``answers`` only if the handler's parameters and result do not say them."""
-        method, path = where.split(" ")
+        ``GET /v1/facts``, of each way to it; the other arguments are those of ``Route``. Give
+        ``body``, ``query`` and ``answers`` only if the handler's parameters and result do not say
+        them."""
 
         def added(handler: AnyHandler) -> AnyHandler:
             hints = get_type_hints(handler)
@@ -191,26 +190,27 @@ class Routes:
                 name: hint for name, hint in hints.items() if issubclass(hint, BaseModel)
             }
             bodies = [model for name, model in takes.items() if name != QUERY]
-            row = Route(
-                method=method,
-                path=path,
-                handler=handler,
-                is_async=iscoroutinefunction(handler),
-                permission=permission,
-                group=group or self._group,
-                body=bodies[0] if bodies else body,
-                body_required=body_required,
-                lines=lines,
-                query=takes.get(QUERY, query),
-                takes=takes,
-                status=status,
-                answers=_answered(result, status) if answers is None else answers,
-                errors=(*errors, 503) if long else errors,
-                long=long,
-                headers=headers,
-                delegable=delegable,
-            )
-            self.rows.append(row)
+            for method, path in map(str.split, where):
+                row = Route(
+                    method=method,
+                    path=path,
+                    handler=handler,
+                    is_async=iscoroutinefunction(handler),
+                    permission=permission,
+                    group=group or self._group,
+                    body=bodies[0] if bodies else body,
+                    body_required=body_required,
+                    lines=lines,
+                    query=takes.get(QUERY, query),
+                    takes=takes,
+                    status=status,
+                    answers=_answered(result, status) if answers is None else answers,
+                    errors=(*errors, 503) if long else errors,
+                    long=long,
+                    headers=headers,
+                    delegable=delegable,
+                )
+                self.rows.append(row)
             return handler
 
         return added

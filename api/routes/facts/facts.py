@@ -54,15 +54,8 @@ class Retracted(Struct):
 
 
 @routes.add(
-    "POST /v1/facts",
-    permission="write",
-    status=201,
-    errors=(404,),
-    headers=("Stigmem-Session", "Idempotency-Key"),
-    delegable=True,
-)
-@routes.add(
     "PUT /v1/facts",
+    "POST /v1/facts",
     permission="write",
     status=201,
     errors=(404,),

@@ -49,8 +49,7 @@ start the node again. A released wheel carries the console.</p>
 """
 
 
-@routes.add("GET /", permission="none", answers={302: None}, delegable=True)
-@routes.add("GET /ui/", permission="none", answers={302: None}, delegable=True)
+@routes.add("GET /ui/", "GET /", permission="none", answers={302: None}, delegable=True)
 async def start(_: Call) -> web.Response:
     """Redirect to the console."""
     return web.Response(status=302, headers={"Location": "/ui"})

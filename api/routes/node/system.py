@@ -133,8 +133,7 @@ async def discovery(call: Call) -> NodeInfo:
     return info
 
 
-@routes.add("GET /healthz", permission="none", delegable=True)
-@routes.add("GET /v1/health", permission="none", delegable=True)
+@routes.add("GET /v1/health", "GET /healthz", permission="none", delegable=True)
 async def health(_: Call) -> Health:
     """The process answers."""
     return Health()
