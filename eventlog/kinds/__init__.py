@@ -1,5 +1,5 @@
 # ruff: noqa: F403  (re-exports every name of each file)
-"""All event payloads, as one tagged union.
+"""All event payloads: the classes of these files, as one tagged union.
 
 A payload says what happened, in terms that stay true. It never holds values that can be computed
 from other events (cards, scores, contradictions, embeddings). Replicated kinds travel to peers in
@@ -8,39 +8,32 @@ left out of the bytes, so a released default never changes within a schema versi
 golden bytes in ``fixtures/events``. ``docs/add-an-event-kind.md`` explains how to add a kind.
 """
 
-from typing import TypeAlias, get_args
+from typing import Any, Union
 
 from engramlog.eventlog.kinds.conversations import *
-from engramlog.eventlog.kinds.conversations import ConversationPayload
 from engramlog.eventlog.kinds.declarations import *
-from engramlog.eventlog.kinds.declarations import DeclarationPayload
 from engramlog.eventlog.kinds.facts import *
-from engramlog.eventlog.kinds.facts import FactPayload
 from engramlog.eventlog.kinds.judgements import *
-from engramlog.eventlog.kinds.judgements import JudgementPayload
 from engramlog.eventlog.kinds.node import *
-from engramlog.eventlog.kinds.node import NodePayload
 from engramlog.eventlog.kinds.payload import *
 from engramlog.eventlog.kinds.payload import Payload
 from engramlog.eventlog.kinds.peers import *
-from engramlog.eventlog.kinds.peers import PeerPayload
 from engramlog.eventlog.kinds.rights import *
-from engramlog.eventlog.kinds.rights import RightsPayload
 
-AnyPayload: TypeAlias = (
-    FactPayload
-    | JudgementPayload
-    | ConversationPayload
-    | DeclarationPayload
-    | RightsPayload
-    | PeerPayload
-    | NodePayload
-)
+_FILES = ("facts", "judgements", "conversations", "declarations", "rights", "peers", "node")
+
+
+def _place(shape: type[Payload]) -> int:
+    return _FILES.index(shape.__module__.rpartition(".")[2])
+
 
 KINDS: dict[str, type[Payload]] = {
-    str(shape.__struct_config__.tag): shape for shape in get_args(AnyPayload)
+    str(shape.__struct_config__.tag): shape
+    for shape in sorted(Payload.__subclasses__(), key=_place)
 }
 """Payloads by kind."""
+AnyPayload: Any = Union[tuple(KINDS.values())]  # noqa: UP007
+"""Their union, for decoders."""
 
 SCHEMA_VERSIONS: dict[str, int] = {kind: shape.version for kind, shape in KINDS.items()}
 """The current version of each kind; ``codec.UPCASTERS`` reads older ones."""

@@ -164,14 +164,3 @@ class ConsolidationRan(Payload, frozen=True, tag="consolidation_ran"):
     rejected: int = 0
     gated: int = 0
     quarantined: list[SetAsideEpisode] = field(default_factory=list)
-
-
-ConversationPayload: TypeAlias = (
-    EpisodeRecorded
-    | DeltaApplied
-    | SummaryRecorded
-    | DeltaRejected
-    | EpisodeAccessed
-    | ConsolidationRuleSet
-    | ConsolidationRan
-)

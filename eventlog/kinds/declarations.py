@@ -1,6 +1,6 @@
 """Declarations by operators: policies, profiles, aliases, trust, subscriptions."""
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
@@ -159,17 +159,3 @@ class WebhooksDelivered(Payload, frozen=True, tag="webhooks_delivered"):
     """How far webhooks were delivered, noted now and then, for a node that takes over."""
 
     progress: list[WebhookProgress]
-
-
-DeclarationPayload: TypeAlias = (
-    DecaySwept
-    | PolicySet
-    | SetValuedDeclared
-    | ProfileSet
-    | AliasSet
-    | SourceTrustSet
-    | TrustPolicySet
-    | EmbeddingModelPinned
-    | SubscriptionSet
-    | WebhooksDelivered
-)

@@ -189,16 +189,3 @@ class ErasureCertified(Payload, frozen=True, tag="erasure_certified"):
     erasure_id: str
     document: str
     signature: str
-
-
-FactPayload: TypeAlias = (
-    FactAsserted
-    | FactRetracted
-    | FactDenied
-    | ConflictResolved
-    | FactAttributesSet
-    | MemoriesMerged
-    | FactErased
-    | LegalHoldSet
-    | ErasureCertified
-)

@@ -1,6 +1,6 @@
 """Judgements of existing facts by people and other nodes, and the facts that recalls returned."""
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
@@ -134,14 +134,3 @@ class TombstoneRevoked(Payload, frozen=True, tag="tombstone_revoked"):
     key_id: str
     signature: str
     node_id: str | None = None
-
-
-JudgementPayload: TypeAlias = (
-    RecallServed
-    | RecallAnswered
-    | FactFeedback
-    | ContentReviewed
-    | QuarantineReviewed
-    | TombstoneSet
-    | TombstoneRevoked
-)

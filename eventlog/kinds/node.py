@@ -1,6 +1,6 @@
 """The node itself: its epochs, keys, promotion from a replica, and answered requests."""
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -51,6 +51,3 @@ class RequestAnswered(Payload, frozen=True, tag="request_answered"):
     if the request's events do not suffice: some commands wrote, and others did not."""
 
     outcomes: list[Outcome]
-
-
-NodePayload: TypeAlias = EpochStarted | NodeKeyRotated | ReplicaPromoted | RequestAnswered

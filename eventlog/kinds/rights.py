@@ -112,16 +112,3 @@ class OrgManifestSet(Payload, frozen=True, tag="org_manifest_set"):
     issued_at_us: int
     expires_at_us: int
     document: dict[str, Any]
-
-
-RightsPayload: TypeAlias = (
-    KeyIssued
-    | KeyRevoked
-    | AgentKeySet
-    | GardenCreated
-    | GardenMemberSet
-    | GardenDeleted
-    | CapabilityIssued
-    | CapabilityRevoked
-    | OrgManifestSet
-)

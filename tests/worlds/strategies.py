@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from engramlog.eventlog.event import NODE_STREAM, Draft, scope_partition
-from engramlog.eventlog.kinds import AnyPayload, FactAsserted, FactRetracted, SourceTrustSet, Value
+from engramlog.eventlog.kinds import FactAsserted, FactRetracted, Payload, SourceTrustSet, Value
 
 SCOPES = ("local", "team", "company", "public")
 
@@ -43,7 +43,7 @@ def trust_settings() -> st.SearchStrategy[SourceTrustSet]:
 @st.composite
 def drafts(draw: st.DrawFn) -> Draft:
     """One event of a replicated or a local kind, not yet decided, in a fitting partition."""
-    payload: AnyPayload = draw(st.one_of(facts(), retractions(), trust_settings()))
+    payload: Payload = draw(st.one_of(facts(), retractions(), trust_settings()))
     match payload:
         case FactAsserted():
             partition = scope_partition(payload.scope)
