@@ -19,7 +19,8 @@ SIDE_BYTES_MAX = 500
 followed by its length and hash, so that two cut values still differ."""
 SUMMARY_FACTS_MAX = 20
 
-_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
+_SPACE = re.compile(r"\s+")
+_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _FACTS_HEAD = (
     "\n## Facts\n\n"
     "| relation | value | confidence | status | source | recorded |\n"
@@ -37,7 +38,8 @@ def cell(text: str, bytes_max: int) -> str:
 
 def line(text: str, bytes_max: int) -> str:
     """``text`` on one line, cut to about ``bytes_max`` bytes."""
-    flat = _BREAKS.sub(" ⏎ ", text)
+    # One pattern for both would read a long run of spaces again from each of them.
+    flat = _SPACE.sub(lambda run: " ⏎ " if _BREAK.search(run[0]) else run[0], text)
     data = flat.encode()
     if len(data) > bytes_max:
         mark = sha256(text.encode()).hexdigest()[:8]

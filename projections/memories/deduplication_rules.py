@@ -30,11 +30,11 @@ INTEGRITY_MERGED = 3
 
 _WORD = re.compile(r"[a-z]{3,}")
 _CHANGE = re.compile(
-    r"\bnot\b.*\buse|\bno longer\b|\bstopped\b|\bswitched from\b|\breplaced\b"
-    r"|\binstead of\b|\bwas wrong\b|\bactually\b",
-    re.DOTALL,
+    r"\bno longer\b|\bstopped\b|\bswitched from\b|\breplaced\b"
+    r"|\binstead of\b|\bwas wrong\b|\bactually\b"
 )
-
+_NOT = re.compile(r"\bnot\b")
+_USE = re.compile(r"\buse")
 
 _NEGATION = re.compile(r"\b(?:not|no|never|none|without|cannot)\b|n['\u2019]t\b")
 _NUMBER = re.compile(r"\d+")
@@ -56,7 +56,11 @@ def is_ownerless(owner: str) -> bool:
 
 def announces_change(text: str) -> bool:
     """Whether a text has one of abmind's change markers."""
-    return _CHANGE.search(text.lower()) is not None
+    lowered = text.lower()
+    # One pattern for "not … use" would read the rest of the text again for each "not".
+    negated = _NOT.search(lowered)
+    not_used = negated is not None and _USE.search(lowered, negated.end()) is not None
+    return not_used or _CHANGE.search(lowered) is not None
 
 
 def alike_in_sense(text: str, others: Sequence[str]) -> list[bool]:
@@ -67,8 +71,8 @@ def alike_in_sense(text: str, others: Sequence[str]) -> list[bool]:
     found: list[bool] = []
     for other in others:
         others_names = _names(other)
-        shared = [name for name in names if name in others_names]
-        same_order = shared == [name for name in others_names if name in names]
+        both = {*names} & {*others_names}
+        same_order = _in(both, names) == _in(both, others_names)
         found.append(same_order and _sense(other) == sense)
     return found
 
@@ -87,6 +91,10 @@ def _names(text: str) -> list[str]:
     """The words with a capital, each once."""
     capitalised = (word.lower() for word in _LETTERS.findall(text) if word[0].isupper())
     return [word for word in dict.fromkeys(capitalised) if word not in STOP_WORDS]
+
+
+def _in(some: set[str], names: Sequence[str]) -> list[str]:
+    return [name for name in names if name in some]
 
 
 def _words(text: str) -> frozenset[str]:

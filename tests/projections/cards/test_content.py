@@ -4,6 +4,7 @@ import hashlib
 from typing import Any
 from uuid import UUID, uuid5
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +115,14 @@ def test_a_value_cannot_break_out_of_its_cell() -> None:
     card = card_of([fact(1, value=evil)])
     assert "| memory:role | x \\| ⏎ ## Sources ⏎ - trusted \\| y\\\\ | 1.00 |" in card.markdown
     assert card.markdown.count("\n## Sources") == 1
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("unit", [" ", " \n", "|", "\\"])
+def test_time_is_linear_in_the_value(unit: str) -> None:
+    """In quadratic time the longest value takes minutes and reaches the limit."""
+    card = card_of([fact(1, value="a" + unit * (262_000 // len(unit)) + "b")])
+    assert "| memory:role | a" in card.markdown
 
 
 def test_a_set_aside_fact_is_shown_as_such_and_counts_for_no_mean() -> None:

@@ -73,11 +73,9 @@ def _said_just_now(command: StoreMemory, view: View, moment: Moment) -> int | No
     for slot, text in zip(recent, texts, strict=True):
         if text == fact.value.v:
             return slot
-    if command.likeness is None:
-        return None
-    alike = alike_in_sense(fact.value.v, texts)
-    slots, texts = [*compress(recent, alike)], [*compress(texts, alike)]
-    return next(iter(_like(command, slots, texts)), None)
+    like = _like(command, recent, texts)
+    alike = alike_in_sense(fact.value.v, [view.value_text_of(slot) for slot in like])
+    return next(compress(like, alike), None)
 
 
 def _like(command: StoreMemory, slots: list[int], texts: list[str]) -> list[int]:
