@@ -7,18 +7,16 @@ replaces them before a line is written.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Literal, Protocol, TypeAlias, TypeGuard, cast
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from engramlog.api.transfer.known_facts import Known, KnownFacts
 from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.declarations import GardenLine, TombstoneLine
-from engramlog.api.transfer.lines.facts import AssertLine
 from engramlog.api.transfer.lines.key_translation import Finder, Translator
 from engramlog.api.transfer.lines.line_kinds import AnyLine, ResolveLine, recorded_us
 from engramlog.api.transfer.lines.payload_commands import checked_rule
@@ -82,15 +80,8 @@ class FileBroken(ImportStopped):
     """The file cannot be read on."""
 
 
-Known: TypeAlias = Literal["write", "leave", "count", "export"]
-
-
 class Options(Struct, frozen=True):
-    """How to import. ``skip``: leading lines that are in the log already. ``known``: of facts that
-    are live already, as in a file that is imported again and again: ``write`` them, or ``leave``
-    them out; ``count``: the same, but of equal lines without a ``valid_from``, as in a
-    conversation, each is a fact; ``export``: leave those out whose key is an id, as each of these
-    is a fact of its own."""
+    """How to import. ``skip``: leading lines that are in the log already."""
 
     on_error: Literal["stop", "skip"] = "stop"
     skip: int = 0
@@ -158,7 +149,7 @@ class Importer:
         self._complain = complain
         self._translator = Translator(sink, options.value_bytes_max)
         self._rules: dict[str, Numbered] = {}
-        self._equal: Counter[tuple[str | None, ...]] = Counter()
+        self._known = KnownFacts(sink, self._translator, options.known)
         self._batch: list[Numbered] = []
         self._running: _Running | None = None
         self._pool = ThreadPoolExecutor(1, "import")
@@ -228,7 +219,7 @@ class Importer:
         if text.strip():
             try:
                 line = self._parse(text)
-                self._nth(line)
+                self._known.nth(line)
                 self._translator.leave_out(line)
                 self._hold_back(Numbered(number, line))  # the earlier run did not reach the end
             except LineError:
@@ -265,18 +256,7 @@ class Importer:
             self._launch()
         line = self._translator.translate(line)
         self._translator.announce(line)
-        self._batch.append(Numbered(item.number, line, item.at, self._nth(line)))
-
-    def _nth(self, line: AnyLine) -> int:
-        """How many equal lines there are up to this one, if each is a fact. Raises LineError."""
-        known = self._options.known
-        if known not in ("count", "export") or not _may_be_known(line, known):
-            return 1
-        if known == "count" and line.valid_from:
-            return 1
-        content = self._translator.cid_of(line), line.valid_from, line.valid_until, line.garden_id
-        self._equal[content] += 1
-        return self._equal[content]
+        self._batch.append(Numbered(item.number, line, item.at, self._known.nth(line)))
 
     def _drain(self) -> None:
         """Write the gathered lines, and wait until they are in the log."""
@@ -320,31 +300,13 @@ class Importer:
             raise ImportStopped(f"{span}: {fault}; {self._so_far()}") from fault
 
     def _write(self, batch: Sequence[Numbered]) -> list[Result]:
-        known = self._known(batch)
-        fresh = [item for item, found in zip(batch, known, strict=True) if found is None]
-        lines = [
-            replace(item.line, again=True)
-            if item.nth > 1 and self._options.known == "count" and isinstance(item.line, AssertLine)
-            else item.line
-            for item in fresh
-        ]
+        live = self._known.live([item.line for item in batch], [item.nth for item in batch])
+        fresh = [item for item, found in zip(batch, live, strict=True) if found is None]
+        lines = [self._known.stated(item.line, item.nth) for item in fresh]
         times = [item.at for item in fresh if item.at is not None]
         atomic = self._options.on_error == "stop"
         made = iter(self._sink.write(lines, received_at=times or None, atomic=atomic))
-        return [next(made) if found is None else Written("existing", found) for found in known]
-
-    def _known(self, batch: Sequence[Numbered]) -> list[str | None]:
-        """For each line the fact that it states, if it is left out."""
-        found: list[str | None] = [None] * len(batch)
-        if self._options.known == "write":
-            return found
-        known = self._options.known
-        places = [place for place, item in enumerate(batch) if _may_be_known(item.line, known)]
-        lines = [cast("AssertLine", batch[place].line) for place in places]
-        for place, ids in zip(places, self._sink.find_known(lines), strict=True):
-            key, nth = cast("AssertLine", batch[place].line).key, batch[place].nth
-            found[place] = key if key in ids else ids[nth - 1] if nth <= len(ids) else None
-        return found
+        return [next(made) if found is None else Written("existing", found) for found in live]
 
     def _settle(self, batch: Sequence[Numbered], results: Sequence[Result]) -> None:
         for item, result in zip(batch, results, strict=True):
@@ -383,16 +345,6 @@ class Importer:
             f"lines 1 to {done} are in the log{position} and nothing after them; "
             f"continue with --skip {done}"
         )
-
-
-def _may_be_known(line: AnyLine, known: Known) -> TypeGuard[AssertLine]:
-    """Whether a fact's content and validity are all that the line says, or its key is an id."""
-    if not isinstance(line, AssertLine):
-        return False
-    if known == "export":
-        return line.names_fact
-    more = line.garden_id or line.attributes or line.derived_from or line.again
-    return line.confidence > 0 and not more
 
 
 def _goes_alone(line: AnyLine) -> bool:

@@ -28,7 +28,8 @@ from engramlog.api.node.log_place import open_log_to_read
 from engramlog.api.settings import Settings
 from engramlog.api.transfer.exporting import export_lines
 from engramlog.api.transfer.import_files import Receipts, read_lines
-from engramlog.api.transfer.importing import Importer, ImportReport, Known, Options, Sink
+from engramlog.api.transfer.importing import Importer, ImportReport, Options, Sink
+from engramlog.api.transfer.known_facts import Known
 from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.line_kinds import AnyLine, decode_line, recorded_us
 from engramlog.api.transfer.mapping import load_mapping

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from engramlog.api.node.node import Node
-from engramlog.api.transfer.importing import Importer, Known, Options
+from engramlog.api.transfer.importing import Importer, Options
+from engramlog.api.transfer.known_facts import Known
 from engramlog.api.transfer.lines.line_kinds import decode_line
 from engramlog.api.transfer.sinks import NodeSink
 from engramlog.eventlog.clock import FixedClock
