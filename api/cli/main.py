@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from engramlog.api.node.process.process_tuning import loading_modules
-from engramlog.projections.library_threads import THREADS_OF_LIBRARIES
+from engramlog.projections.library_threads import NO_THREAD, THREADS_OF_LIBRARIES
 
 COMMANDS: dict[str, dict[str, str]] = {
     "node.serve": {"serve": "run a node on a data directory"},
@@ -231,16 +231,20 @@ def _as_json(fault: UnicodeError) -> tuple[str, int]:
 
 def is_explained(fault: Exception) -> bool:
     """Whether its message is all that the user needs: our own errors are written for people."""
-    return isinstance(fault, OSError) or type(fault).__module__.startswith("engramlog.")
+    ours = type(fault).__module__.startswith("engramlog.")
+    return ours or isinstance(fault, OSError) or str(fault) == NO_THREAD
 
 
 def _remedy(fault: Exception, args: argparse.Namespace) -> str:
     """The next step: how to supply a key that a node required (the command knows its options; the
-    client, which peers and replicas use too, does not), or what brings a damaged log back."""
+    client, which peers and replicas use too, does not), what brings a damaged log back, or which
+    limit to raise."""
     from engramlog.eventlog.errors import CorruptLog
 
     if isinstance(fault, CorruptLog):
         return " (stored bytes changed: restore a backup, see 'engramlog restore --help')"
+    if str(fault) == NO_THREAD:
+        return " (the limit is that of ulimit -u, TasksMax in systemd, or the container's pids)"
     refused = getattr(fault, "status", 0) == UNAUTHORIZED
     return " (give a key with --key-env NAME)" if refused and "key_env" in args else ""
 

@@ -38,6 +38,7 @@ from engramlog.eventlog.errors import (
     StorageFull,
 )
 from engramlog.projections.embedding.errors import DimensionMismatch, WrongDimensions
+from engramlog.projections.library_threads import NO_THREAD
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.submission import (
     ReplicaReadOnly,
@@ -157,15 +158,13 @@ def from_limit(fault: Exception) -> ApiError | None:
     if isinstance(fault, ImportError):  # only large ones are loaded on first use
         return coded("degraded", f"the node cannot load {fault.name or 'a library'}")
     scarce = isinstance(fault, OSError) and fault.errno in _SCARCE
-    if scarce or isinstance(fault, MemoryError) or str(fault) == _NO_THREAD:
+    if scarce or isinstance(fault, MemoryError) or str(fault) == NO_THREAD:
         reason = str(fault) or "no memory"
         return coded("degraded", f"the node has reached a limit of its process: {reason}")
     return None
 
 
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
-_NO_THREAD = "can't start new thread"
-"""Python's words; the error is only a RuntimeError."""
 
 
 def entry(

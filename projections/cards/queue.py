@@ -38,8 +38,9 @@ class CardQueue:
         return len(self._wishes)
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="cards", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="cards", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def wish(self, name: Hashable, work: Callable[[], object]) -> bool:
         """Do ``work`` some time; a waiting wish of the same name is not queued twice."""

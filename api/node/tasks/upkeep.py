@@ -93,8 +93,8 @@ class CardRefreshing:
 
     async def start(self) -> None:
         self._running = True
-        self._cards.start()
         self._reader.followers.append(self._cards.committed)
+        self._cards.start()
 
     async def stop(self) -> None:
         """Finish the card in progress and drop those that wait."""

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from engramlog.api.node.tasks.task import LoopTask, Tasks, end_tasks
-from engramlog.api.node.tasks.upkeep import ArchiveSealing
+from engramlog.api.node.tasks.upkeep import ArchiveSealing, CardRefreshing
 from engramlog.eventlog.errors import StorageFull
 from engramlog.projections.archive.archive import Archive
 from engramlog.replay.erasing import Cleaner
@@ -224,3 +224,20 @@ def test_the_log_tells_a_lasting_failure_once(
     asyncio.run(main())
     told = [f"failing failed, will retry: {reason}" for reason in ("full", "gone", "full")]
     assert [each.getMessage() for each in caplog.records] == told
+
+
+def test_cards_that_got_no_thread_stop(live: LiveNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = CardRefreshing(live.service().cards, live.node.reader)
+
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def start() -> None:
+        with pytest.raises(RuntimeError):
+            await cards.start()
+        await cards.stop()
+
+    monkeypatch.setattr(live.service().cards, "start", refuse)
+    monkeypatch.setattr(live.service().cards, "close", lambda: None)
+    asyncio.run(start())
+    assert live.node.reader.followers.count(live.service().cards.committed) == 1  # the node's own

@@ -1,5 +1,7 @@
 """The queue of cards: limited, closable, and safe from faulty work."""
 
+import threading
+
 import pytest
 
 from engramlog.projections.cards.queue import CardQueue
@@ -32,4 +34,16 @@ def test_work_that_fails_does_not_stop_the_queue() -> None:
     with pytest.raises(ZeroDivisionError):
         queue.run(lambda: 1 / 0, 5)
     assert queue.run(lambda: 7, 5) == 7
+    queue.close()
+
+
+def test_a_queue_that_got_no_thread_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    queue = CardQueue()
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            queue.start()
     queue.close()
