@@ -33,8 +33,10 @@ def listed(
     view = context.view()
     authorization, walk, moment, filters = _question(context, query, view)
     if query.relation == CARD_RELATION and query.cursor is None:
-        page, records, cursor = _cards(context, query, view, authorization, moment, filters)
-        return page, records, cursor, moment
+        # Cards appear as facts only on request; a page holds all cards of an entity.
+        records = card_records(context, view, authorization, moment, filters)
+        page = FactListPage([], [], len(records), more=False)
+        return page, records[: query.limit], None, moment
     found = matching(view, authorization, moment, filters)
     place = (int(walk.place[0]), str(walk.place[1])) if walk.place else None
     page = page_of(context.node.reader, view, found, limit=query.limit, after=place)
@@ -63,19 +65,6 @@ def _question(
     entity = None if query.entity is None else entity_named(context, query.entity, moment.position)
     filters = _filters(query, entity, walk.since, _hidden_below(view, query, moment))
     return authorization, walk, moment, filters
-
-
-def _cards(
-    context: RequestContext,
-    query: FactsQuery,
-    view: View,
-    authorization: Authorization,
-    moment: Moment,
-    filters: ListFilters,
-) -> tuple[FactListPage, list[FactRecord], str | None]:
-    """Cards appear as facts only on request; a page holds all cards of an entity."""
-    records = card_records(context, view, authorization, moment, filters)
-    return FactListPage([], [], len(records), more=False), records[: query.limit], None
 
 
 def _walk(context: RequestContext, query: FactsQuery, view: View) -> Cursor:

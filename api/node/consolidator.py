@@ -233,9 +233,12 @@ class Consolidator:
     ) -> Consolidate:
         """The writer's command for a run's episodes; ``report`` collects those set aside."""
         fresh = await self._unpromoted(rule, episodes) if run.replay else list(episodes)
-        admitted, emitted = await _searching(
-            lambda search: self._emitted(rule, fresh, current, run.at_us, search)
-        )
+
+        def emitted_of(search: BoundedSearch) -> tuple[list[Episode], Emitted]:
+            admitted, scores = self._admitted(rule, fresh, run.at_us, search)
+            return admitted, emit(rule, admitted, current, scores, search)
+
+        admitted, emitted = await _searching(emitted_of)
         report.quarantined += [
             {"id": episode.id, "key": episode.key, "reason": reason}
             for episode, reason in emitted.set_aside
@@ -266,17 +269,6 @@ class Consolidator:
         ids = [promoted_id(rule.id, version, each.place, [each.name]) for each in episodes]
         known = await self._ask(reading_deltas.known_deltas, ids)
         return [each for each, made in zip(episodes, ids, strict=True) if made not in known]
-
-    def _emitted(
-        self,
-        rule: Rule,
-        episodes: list[Episode],
-        current: CurrentFacts,
-        now_us: int,
-        search: BoundedSearch,
-    ) -> tuple[list[Episode], Emitted]:
-        admitted, scores = self._admitted(rule, episodes, now_us, search)
-        return admitted, emit(rule, admitted, current, scores, search)
 
     def _admitted(
         self, rule: Rule, episodes: list[Episode], now_us: int, search: BoundedSearch
