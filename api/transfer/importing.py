@@ -14,6 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from engramlog.api.client.client import ClientError
 from engramlog.api.transfer.known_facts import Known, KnownFacts
 from engramlog.api.transfer.lines.base import LineError
 from engramlog.api.transfer.lines.declarations import GardenLine, TombstoneLine
@@ -64,7 +65,8 @@ class Sink(Finder, Protocol):
         self, lines: Sequence[AnyLine], *, received_at: Sequence[int] | None, atomic: bool
     ) -> list[Result]:
         """Write a batch and return once it is durable. ``received_at``: for each line, or the
-        clock's. Raises SinkError: the whole batch failed (disk, connection, shutdown)."""
+        clock's. Raises SinkError, ClientError: the whole batch failed (disk, connection,
+        shutdown)."""
         ...
 
 
@@ -295,7 +297,7 @@ class Importer:
     ) -> list[Result]:
         try:
             return write()
-        except SinkError as fault:
+        except (SinkError, ClientError) as fault:
             span = f"lines {batch[0].number} to {batch[-1].number}"
             raise ImportStopped(f"{span}: {fault}; {self._so_far()}") from fault
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from engramlog.api.client.client import Client, ClientError
+from engramlog.api.client.client import Client
 from engramlog.api.node.node import Node
 from engramlog.api.transfer.importing import RefusedLine, Result, SinkError, Written
 from engramlog.api.transfer.lines.base import IMPORT_ACTOR, LineError, line_uri
@@ -252,15 +252,12 @@ class ControlSink:
     ) -> list[Result]:
         if received_at is not None:
             raise SinkError("a running node sets its own receipt times")
-        try:
-            answer = self._client.request(
-                "POST",
-                "/v1/control/import",
-                query={"atomic": atomic},
-                raw=b"[" + b",".join(encode_line(line) for line in lines) + b"]",
-            )
-        except ClientError as fault:
-            raise SinkError(str(fault)) from fault
+        answer = self._client.request(
+            "POST",
+            "/v1/control/import",
+            query={"atomic": atomic},
+            raw=b"[" + b",".join(encode_line(line) for line in lines) + b"]",
+        )
         return [result_of(item) for item in answer["results"]]
 
     def find(self, cid: str, back: int = 1) -> str | None:
@@ -270,10 +267,7 @@ class ControlSink:
 
     def find_known(self, lines: Sequence[AssertLine]) -> list[list[str]]:
         raw = b"[" + b",".join(encode_line(line) for line in lines) + b"]"
-        try:
-            answer = self._client.request("POST", "/v1/control/find-known", raw=raw)
-        except ClientError as fault:
-            raise SinkError(str(fault)) from fault
+        answer = self._client.request("POST", "/v1/control/find-known", raw=raw)
         found: list[list[str]] = answer["ids"]
         return found
 

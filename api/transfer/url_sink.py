@@ -73,26 +73,17 @@ class UrlSink:
         if received_at is not None:
             raise SinkError("a running node sets its own receipt times")
         results: list[Result] = []
-        try:
-            for together, run in groupby(lines, _goes_in_batch):
-                some = list(run)
-                results += self._batch(some, atomic) if together else self._one_by_one(some, atomic)
-                if atomic and any(not isinstance(result, Written) for result in results):
-                    break
-        except ClientError as fault:
-            raise SinkError(str(fault)) from fault
+        for together, run in groupby(lines, _goes_in_batch):
+            some = list(run)
+            results += self._batch(some, atomic) if together else self._one_by_one(some, atomic)
+            if atomic and any(not isinstance(result, Written) for result in results):
+                break
         return results + [None] * (len(lines) - len(results))
 
     def find(self, cid: str, back: int = 1) -> str | None:
         """The id of the newest fact with this content id: no route finds older ones."""
-        if back > 1:
-            return None
-        try:
-            return str(self._client.get(f"/v1/facts/{quote(cid, safe=':')}")["id"])
-        except ClientError as fault:
-            if fault.status == 404:
-                return None
-            raise SinkError(str(fault)) from fault
+        found = None if back > 1 else self._found(f"/v1/facts/{quote(cid, safe=':')}")
+        return None if found is None else str(found["id"])
 
     def find_known(self, lines: Sequence[AssertLine]) -> list[list[str]]:
         """Of the facts that their sources had stated of their keys before this import."""
@@ -118,27 +109,26 @@ class UrlSink:
         """Ids by content id and validity, oldest first."""
         every = {"include_expired": True, "include_contradicted": True, "include_low_trust": True}
         found: _Live = {}
-        try:
-            for page in self._client.pages("/v1/facts", {**key, **every, "limit": 500}):
-                for fact in page["facts"]:
-                    if fact["received_from"] is None and fact["garden_id"] is None:
-                        content = fact["cid"], fact["valid_from"], fact["valid_until"]
-                        found.setdefault(content, []).insert(0, str(fact["id"]))
-        except ClientError as fault:
-            raise SinkError(str(fault)) from fault
+        for page in self._client.pages("/v1/facts", {**key, **every, "limit": 500}):
+            for fact in page["facts"]:
+                if fact["received_from"] is None and fact["garden_id"] is None:
+                    content = fact["cid"], fact["valid_from"], fact["valid_until"]
+                    found.setdefault(content, []).insert(0, str(fact["id"]))
         return found
 
     def find_episode(self, line: EpisodeLine) -> NamedByKey | None:
         """The episode that a line recorded; without an ``id`` it cannot be found."""
-        if line.id is None:
-            return None
+        found = None if line.id is None else self._found(f"/v1/episodes/{quote(line.id, safe='')}")
+        return None if found is None else NamedByKey(found["key"], found["hash"], found["id"])
+
+    def _found(self, path: str) -> Any:
+        """What a route shows, None if it finds nothing."""
         try:
-            found = self._client.get(f"/v1/episodes/{quote(line.id, safe='')}")
+            return self._client.get(path)
         except ClientError as fault:
             if fault.status == 404:
                 return None
-            raise SinkError(str(fault)) from fault
-        return NamedByKey(found["key"], found["hash"], found["id"])
+            raise
 
     def _one_by_one(self, lines: Sequence[AnyLine], atomic: bool) -> list[Result]:
         results: list[Result] = []
