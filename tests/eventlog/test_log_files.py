@@ -259,6 +259,22 @@ def test_a_log_takes_writes_after_another_program_emptied_its_write_ahead_log_an
         assert len(log.read(limit=1000)) == 301
 
 
+def test_a_log_takes_no_writes_once_its_tables_are_elsewhere_than_its_schema_says(
+    tmp_path: Path,
+) -> None:
+    """A copy has them on other pages, and the file's first page, which counts the changes of the
+    schema, is in the write-ahead log."""
+    path, copy = tmp_path / "log.db", tmp_path / "copy.db"
+    with open_log(path) as log, closing(apsw.Connection(str(path))) as other:
+        log.append(facts(2))
+        other.execute("VACUUM INTO ?", (str(copy),))
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        other.execute("PRAGMA user_version = 2").fetchall()
+        subprocess.run(["cp", copy, path], check=True)
+        with pytest.raises(StorageFailed, match=r"log\.db was written over"):
+            log.append([fact()])
+
+
 def test_a_log_takes_writes_after_its_files_were_rewritten_smaller(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     with open_log(path) as log:

@@ -74,7 +74,6 @@ class LogFiles:
                 if lost or found == self._foreign or not self._is_ours(db, cut=cut):
                     self._foreign = found  # examined once: the node tries again every second
                     raise _refusal(path, "cut off" if cut else "written over")
-                db.release_memory()  # the same events may be on other pages than those it read
             self._seen[path] = found
 
     def _is_ours(self, db: apsw.Connection, *, cut: bool) -> bool:
@@ -91,9 +90,12 @@ class LogFiles:
             schema.reading(),
         ):
             held = position == 0 or fresh.execute(schema.SELECT_HASH, (position,)).get == digest
-            ours = held and not (mixed and _fault(fresh))
             self._merged = merged
-            return ours
+            if not held or (mixed and _fault(fresh)):
+                return False
+            db.release_memory()  # the same events may be on other pages than those it read
+            # It writes where its own schema says that the tables are: they may be elsewhere.
+            return not (mixed and _fault(db))
         return False
 
 
