@@ -32,6 +32,8 @@ LOOKED_MAX = 40
 CALLED_SHARE = 0.25
 """A share of facts with the name. At least this share of the other speaker's must call by it; at
 most this share of all may be the speaker's own."""
+READ_CHARS = 4_000
+"""How much of a fact is read for calls."""
 BEFORE_CALL_CHARS = 64
 """How much of the text before a name tells whether it is called."""
 
@@ -84,7 +86,8 @@ def _speaker_called(survey: Survey, word: str, calls_min: int) -> int | None:
     slots, _ = view.postings(terms[0])
     slots = slots[survey.survivor_mask[slots]][-LOOKED_MAX:]
     name = word.lower()
-    calling = {slot for slot in slots.tolist() if _calls(view.value_text_of(slot).lower(), name)}
+    texts = [view.value_text_of(slot)[:READ_CHARS].lower() for slot in slots.tolist()]
+    calling = {slot for slot, text in zip(slots.tolist(), texts, strict=True) if _calls(text, name)}
     if len(calling) < calls_min:
         return None
     said_by = dict(zip(slots.tolist(), speakers(survey, slots).tolist(), strict=True))
