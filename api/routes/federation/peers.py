@@ -70,7 +70,8 @@ class ReleaseBody(Model, extra="forbid"):
 
 
 class PeerRecord(Struct):
-    """A peer in brief. ``fault``: to admins, why this node takes nothing from it at present."""
+    """A peer in brief. ``fault``: to admins, why this node does not take everything from it at
+    present."""
 
     peer_id: str
     node_id: str
@@ -289,7 +290,11 @@ def _fault(call: Call, row: PeerRow) -> str | None:
         return None
     service = call.service
     state = (service.peers if pulled == "events" else service.federation).states.get(row.node_id)
-    return None if state is None else state.fault
+    if state is not None and state.fault is not None:
+        return state.fault
+    streams = call.node.reader.ask(load_peer_streams)
+    held = [each.reason for each in streams if each.held and each.node_id == row.node_id]
+    return held[0] if held else None
 
 
 def _changed(call: Call, peer_id: str) -> PeerChanged:

@@ -82,6 +82,7 @@ def test_lag_grants_a_held_stream_evidence_and_digests(
     expect(content).to_contain_text("Both hold the same.")
     assert faults_of(page) == []
 
+    expect(page.locator(".card", has_text=liar.url)).to_contain_text("another event 1 than it had")
     page.locator(".card", has_text=liar.url).click()
     streams = page.get_by_role("region", name="All streams")
     expect(streams.locator(".tag.bad")).to_have_text("held")
