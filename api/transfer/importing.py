@@ -171,6 +171,9 @@ class Importer:
                     waiting = []
             self._drain()
             self._write_rules()
+        except ClientError as fault:  # while the destination was asked for an earlier fact
+            self._settle_running()
+            raise ImportStopped(f"{fault}; {self._so_far()}") from fault
         except FileBroken as fault:
             self._drain()
             raise ImportStopped(f"{fault}; {self._so_far()}") from fault

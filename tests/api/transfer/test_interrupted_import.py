@@ -1,4 +1,4 @@
-"""Ctrl-C during an import: the message says what the log holds."""
+"""An import that ends early: the message says what the log holds."""
 
 import _thread
 import json
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from engramlog.api.client.client import ClientError
 from engramlog.api.node.node import Node
-from engramlog.api.transfer.importing import Importer, Options, Result
+from engramlog.api.transfer.importing import Importer, ImportStopped, Options, Result
 from engramlog.api.transfer.lines.line_kinds import AnyLine, decode_line
 from engramlog.api.transfer.sinks import NodeSink
 
@@ -41,3 +42,26 @@ def test_the_batch_that_is_being_written_counts_as_written(tmp_path: Path) -> No
         with pytest.raises(KeyboardInterrupt, match=r"lines 1 to 4 are in the log") as pressed:
             importer.run(iter([json.dumps(each).encode() for each in told]))
         assert f"(position {node.log.head().position})" in str(pressed.value)
+
+
+class GoneMeanwhile(NodeSink):
+    """The destination no longer answers when it is asked for an earlier fact."""
+
+    def find(self, cid: str, back: int = 1) -> str | None:
+        raise ClientError("no answer")
+
+
+@pytest.mark.parametrize(("batch_lines", "done"), [(1, 2), (1000, 1)])
+def test_a_destination_that_goes_away_when_asked_says_how_to_continue(
+    tmp_path: Path, batch_lines: int, done: int
+) -> None:
+    told = [{"key": key, "entity": "user:a", "relation": "memory:n", "source": "agent:t",
+             "value": {"type": "string", "v": key}} for key in ("old", "new")]  # fmt: skip
+    lines = [json.dumps(each).encode() for each in (*told, {"op": "retract", "target": "old"})]
+    with closing(Node.open(tmp_path / "data")) as node:
+        Importer(NodeSink(node, 262_144), Options(), decode_line).run(iter(lines[:1]))
+        options = Options(skip=1, batch_lines=batch_lines)
+        importer = Importer(GoneMeanwhile(node, 262_144), options, decode_line)
+        with pytest.raises(ImportStopped, match=rf"no answer; .*continue with --skip {done}$"):
+            importer.run(iter(lines))
+        assert node.reader.pin().count == done
