@@ -57,5 +57,11 @@ def topic_of(query: str) -> str | None:
         return None
     left = " ".join(re.sub(_FRAME, " ", query, flags=re.IGNORECASE).split())
     left = re.sub(r"\s+([,.?!])", r"\1", left)
-    left = re.sub(r"(?:[,.!]\s*)+(\?|$)", r"\1", left).strip(" ,.").lstrip("?! ")
+    # A possessive run: else a long one is read again from each of its marks.
+    left = re.sub(r"([,.!][,.!\s]*+)(\?|$)?", _without_marks, left).strip(" ,.").lstrip("?! ")
     return left if len(left.split()) >= TOPIC_WORDS_MIN else query
+
+
+def _without_marks(run: re.Match[str]) -> str:
+    """What follows a run of marks, if it ends the question; else the run."""
+    return run[0] if run[2] is None else run[2]

@@ -40,6 +40,14 @@ def test_the_topic_of_a_question(query: str, topic: str | None) -> None:
     assert topic_of(query) == topic
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("unit", [",", ", ", ".  ", "! "])
+def test_a_topic_is_found_in_linear_time(unit: str) -> None:
+    """In quadratic time this takes minutes and reaches the limit."""
+    asked = f"A summary of my budget, my travels {unit * 200_000} and my dog"
+    assert topic_of(asked) is not None
+
+
 def ask(world: World, query: str, **overview: Any) -> RecallAnswer:
     document: dict[str, Any] = {
         "name": "tried", "description": "", "stages": [{"name": "lexical", "weight": 1.0}],
