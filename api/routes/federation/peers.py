@@ -288,10 +288,14 @@ def _fault(call: Call, row: PeerRow) -> str | None:
     pulled = row.pulled if row.active and call.authorization.may("admin") else None
     if pulled is None:
         return None
-    service = call.service
-    state = (service.peers if pulled == "events" else service.federation).states.get(row.node_id)
-    if state is not None and state.fault is not None:
-        return state.fault
+    if pulled == "facts":
+        pull = call.service.federation.states.get(row.node_id)
+        if pull is None:
+            return None
+        return pull.fault or (None if pull.report is None else pull.report.held)
+    replay = call.service.peers.states.get(row.node_id)
+    if replay is not None and replay.fault is not None:
+        return replay.fault
     streams = call.node.reader.ask(load_peer_streams)
     held = [each.reason for each in streams if each.held and each.node_id == row.node_id]
     return held[0] if held else None

@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 
 from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.kinds import PeerGrants
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
-from tests.worlds.protocol_peers import acquaint, held, pull_of, scope_events, wrap_into
+from tests.worlds.protocol_peers import (
+    acquaint,
+    declared,
+    held,
+    own_key,
+    pull_of,
+    scope_events,
+    wrap_into,
+)
 from tests.worlds.reference_node import WALL_MS, ReferenceNode
 from tests.worlds.waiting import until
 
@@ -182,9 +191,13 @@ def test_a_clock_far_ahead_holds_its_own_facts_back_and_loses_none(
     peer.state("now")
     peer.tick(WALL_MS + 3_600_000)
     peer.state("an hour ahead")
-    acquaint(live, peer)
+    peer.peers[live.node.node_id] = own_key(live)
+    grants = PeerGrants(scopes=["company"], wire="facts")
+    declared(live, peer.node_id, peer.url, peer.public_key, grants)
     until(lambda: len(held(live)) == 1)
     until(lambda: "ahead" in str(pull_of(live, peer)["held"]))
+    (listed,) = live.call("GET", "/v1/federation/peers", key=CONTROL_TOKEN).json()["peers"]
+    assert "ahead" in str(listed["fault"])
     clock.advance(3_600_000_000)
     until(lambda: len(held(live)) == 2)
     until(lambda: pull_of(live, peer)["held"] is None)
