@@ -220,5 +220,6 @@ def test_peers_are_managed_from_the_command_line(start: Start) -> None:
             assert refused.returncode == 1
             assert "does not offer local" in refused.stderr
     header, row = engramlog("peer", "list", "--data", a.data).stdout.splitlines()
-    assert header.split() == ["peer", "status", "node", "address", "offers"]  # not what is granted
+    # What is offered, not what is granted.
+    assert header.split() == ["peer", "status", "node", "address", "offers", "fault"]
     assert row.split()[1:3] == ["revoked", name]

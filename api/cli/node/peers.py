@@ -39,7 +39,7 @@ LIST = Request(
             "node": "node_id",
             "address": "node_url",
             "offers": lambda each: ",".join(each["allowed_scopes"]),
-            "fault": lambda each: each["fault"] or "-",
+            "fault": lambda each: each.get("fault") or "-",
         },
         "peers",
         "no peers",

@@ -41,6 +41,7 @@ class ConsolidationScheduler(LoopTask):
         self._consolidator = consolidator
         self._enabled = enabled
         self._turn = asyncio.Lock()
+        self._seen: dict[tuple[str, int], int] = {}
         self._stopping = False
 
     @property
@@ -114,9 +115,7 @@ class ConsolidationScheduler(LoopTask):
         last = await asyncio.to_thread(
             self._node.reader.ask, reading_rules.last_fire, rule.id, now_us
         )
-        # After the clock was set back, the log's times are ahead of it until it catches up.
-        since = max(set_at if set_at <= now_us else 0, last or 0)
-        due = due_fire(cadence, since, now_us)
+        due = due_fire(cadence, max(self._set_at(rule, set_at, now_us), last or 0), now_us)
         if due is not None and (cadence.missed != "skip" or now_us - due <= SKIP_GRACE_US):
             await self._consolidator.run(
                 rule,
@@ -125,3 +124,10 @@ class ConsolidationScheduler(LoopTask):
                 run_id=run_name(rule.id, rule.version, str(due)),
             )
         return max(0.05, (next_fire(cadence, now_us) - now_us) / 1e6)
+
+    def _set_at(self, rule: Rule, set_at: int, now_us: int) -> int:
+        """When a rule was set. If the clock was set back since, the log's time is ahead of it until
+        it catches up: then when it was first seen here."""
+        if set_at <= now_us:
+            return set_at
+        return min(now_us, self._seen.setdefault((rule.id, set_at), now_us))

@@ -58,6 +58,8 @@ def test_a_rule_runs_on_time_that_was_set_or_ran_meanwhile(
     live.run(live.app_scheduler().tick())
     assert len(_fires(live)) == 1
     clock.set(NOW_US)
+    live.run(live.app_scheduler().tick())
+    assert len(_fires(live)) == 1  # nothing of before it was set
     for instant in ("2026-03-03T03:00:10Z", "2026-03-03T03:01:00Z", "2026-03-04T03:00:10Z"):
         clock.set(parse_instant(instant))
         live.run(live.app_scheduler().tick())
