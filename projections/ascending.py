@@ -2,6 +2,7 @@
 time of numpy's functions for arrays in any order."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from engramlog.projections.arrays import I64, Bool
 
 Number = TypeVar("Number", bound=np.integer[Any])
+Item = TypeVar("Item", bound=np.generic)
 
 
 def distinct(numbers: np.ndarray[Any, np.dtype[Number]]) -> np.ndarray[Any, np.dtype[Number]]:
@@ -34,9 +36,17 @@ def grouped(numbers: np.ndarray[Any, Any]) -> Iterator[tuple[int, I64]]:
     """Each number once, with its places; both ascend."""
     order: I64 = np.argsort(numbers, kind="stable")
     ascending = numbers[order]
-    for part in np.split(order, (ascending[1:] != ascending[:-1]).nonzero()[0] + 1):
+    for part in split(order, (ascending[1:] != ascending[:-1]).nonzero()[0] + 1):
         if len(part):
             yield int(numbers[part[0]]), part
+
+
+def split(
+    numbers: np.ndarray[Any, np.dtype[Item]], begins: I64
+) -> list[np.ndarray[Any, np.dtype[Item]]]:
+    """The parts of an array that begin at 0 and at ``begins``, which ascend."""
+    bounds: list[int] = [0, *begins.tolist(), len(numbers)]
+    return [numbers[first:end] for first, end in pairwise(bounds)]
 
 
 def places(ascending: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> tuple[I64, Bool]:

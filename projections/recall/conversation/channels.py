@@ -58,10 +58,13 @@ def listed(survey: Survey, talk: int, facts_max: int) -> I32:
     ``facts_max`` none, unless they are talk: a feed has no conversations."""
     if talk >= ENTITY_BASE:
         return _surviving(survey, survey.view.entity_slots(talk - ENTITY_BASE))
-    first = _of_voice(survey, talk, FEED_READ * facts_max)
+    said = survey.view.source_slots(talk % VOICE_BASE)
+    first = _of_voice(survey, talk, said[: FEED_READ * facts_max])
     if len(first) > facts_max and not are_talk(survey.view, first):
         return first[:0]
-    kept = _of_voice(survey, talk)
+    if len(said) <= FEED_READ * facts_max:
+        return first
+    kept = _of_voice(survey, talk, said)
     return kept if len(kept) <= facts_max or are_talk(survey.view, kept) else kept[:0]
 
 
@@ -115,9 +118,9 @@ def machine_said(survey: Survey, slots: I32) -> Bool:
     return said
 
 
-def _of_voice(survey: Survey, voice: int, looked_max: int | None = None) -> I32:
-    """The surviving facts of a voice, among the first so many of its source."""
-    kept = _surviving(survey, survey.view.source_slots(voice % VOICE_BASE)[:looked_max])
+def _of_voice(survey: Survey, voice: int, said: I32) -> I32:
+    """The surviving facts of a voice, among those of its source."""
+    kept = _surviving(survey, said)
     return kept[survey.view.voices(kept) == voice]
 
 

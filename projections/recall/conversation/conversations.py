@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
-from engramlog.projections.ascending import distinct, places, ranges
+from engramlog.projections.ascending import distinct, places, ranges, split
 from engramlog.projections.columns.remembered_answers import Remembered
 from engramlog.projections.moment import HOUR_US
 from engramlog.projections.recall.conversation.channels import (
@@ -128,7 +128,7 @@ def _said(survey: Survey, context: ConversationContext, wanted: tuple[int, ...])
         slots = survey.admits(only_of_talks(survey, {talk: found[talk] for talk in short}))
         talk_of = talks(survey, slots)
         slots = survey.view.by_age(slots, talk_of)
-        parts = np.split(slots, talk_of.searchsorted(short[1:])) if short else []
+        parts = split(slots, talk_of.searchsorted(short[1:])) if short else []
         found |= dict(zip(short, parts, strict=True))
         for talk in missing:
             kept.put(talk, found[talk])
@@ -144,7 +144,7 @@ def _told(survey: Survey, lists: dict[int, I32]) -> dict[int, I32]:
     slots = np.concatenate([lists[talk] for talk in voices])
     told = are_told(survey.view, slots, np.repeat(np.array(voices, dtype=np.int64), sizes))
     ends = np.cumsum(sizes)[:-1]
-    parts = zip(voices, np.split(slots, ends), np.split(told, ends), strict=True)
+    parts = zip(voices, split(slots, ends), split(told, ends), strict=True)
     return lists | {talk: part[kept] for talk, part, kept in parts}
 
 
