@@ -1,5 +1,7 @@
 """Peers over HTTP: approve, grant, revoke, list."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +25,7 @@ from engramlog.projections.normalization import URI_LENGTH_MAX
 from engramlog.projections.tables.peers.peers import (
     EquivocationEvidence,
     PeerRow,
+    PeerStream,
     load_evidence,
     load_peer_streams,
     load_peers,
@@ -215,11 +218,7 @@ async def revoke_peer(call: Call, body: ReasonBody) -> PeerChanged:
 async def release_stream(call: Call, body: ReleaseBody) -> PeerChanged:
     """Resume the replay of a held stream where it stopped."""
     row = peer_named(call)
-    held = {
-        each.stream
-        for each in call.node.reader.ask(load_peer_streams)
-        if each.node_id == row.node_id and each.held
-    }
+    held = {each.stream for each in _streams(call)[row.node_id] if each.held}
     if body.stream not in held:
         raise coded("stream_not_held", f"stream {body.stream!r} is not held")
     await call.do(
@@ -231,7 +230,9 @@ async def release_stream(call: Call, body: ReleaseBody) -> PeerChanged:
 @routes.add("GET /v1/federation/peers", permission="federate")
 async def list_peers(call: Call) -> Peers:
     """Every peer, oldest first."""
-    return Peers([_listed(call, row) for row in call.service.peers.rows().values()])
+    streams = _streams(call)
+    rows = call.service.peers.rows().values()
+    return Peers([_listed(call, row, streams[row.node_id]) for row in rows])
 
 
 @routes.add("GET /v1/federation/peers/{peer_id}", permission="admin")
@@ -239,18 +240,15 @@ async def get_peer(call: Call) -> PeerDetail:
     """One peer in full."""
     row = peer_named(call)
     reader = call.node.reader
+    streams = _streams(call)[row.node_id]
     return shaped(
-        _listed(call, row),
+        _listed(call, row, streams),
         PeerDetail,
         reason=row.reason,
         pubkey_fingerprint=fingerprint(wire_key(row.public_key)) if row.public_key else "",
         grants=None if row.grants is None else msgspec.structs.asdict(row.grants),
         replay=call.service.peers.states.get(row.node_id),
-        streams=[
-            shaped(each, ReplayedStream)
-            for each in reader.ask(load_peer_streams)
-            if each.node_id == row.node_id
-        ],
+        streams=[shaped(each, ReplayedStream) for each in streams],
         refused=reader.ask(refused_of, row.node_id, REFUSED_SHOWN),
         waiting_ends=reader.ask(waiting_ends).get(row.node_id, {}),
         evidence=[each for each in reader.ask(load_evidence) if each.node_id == row.node_id],
@@ -279,12 +277,20 @@ def list_peering(call: Call, query: PeeringQuery) -> PeeringAnswer:
     return PeeringAnswer(entries, cursor, cursor is not None)
 
 
-def _listed(call: Call, row: PeerRow) -> PeerRecord:
+def _streams(call: Call) -> defaultdict[str, list[PeerStream]]:
+    """The streams that come through each node."""
+    found: defaultdict[str, list[PeerStream]] = defaultdict(list)
+    for each in call.node.reader.ask(load_peer_streams):
+        found[each.node_id].append(each)
+    return found
+
+
+def _listed(call: Call, row: PeerRow, streams: Sequence[PeerStream]) -> PeerRecord:
     status = "pending_verification" if row.state == "pending" else row.state
-    return shaped(row, PeerRecord, status=status, fault=_fault(call, row))
+    return shaped(row, PeerRecord, status=status, fault=_fault(call, row, streams))
 
 
-def _fault(call: Call, row: PeerRow) -> str | None:
+def _fault(call: Call, row: PeerRow, streams: Sequence[PeerStream]) -> str | None:
     pulled = row.pulled if row.active and call.authorization.may("admin") else None
     if pulled is None:
         return None
@@ -296,9 +302,7 @@ def _fault(call: Call, row: PeerRow) -> str | None:
     replay = call.service.peers.states.get(row.node_id)
     if replay is not None and replay.fault is not None:
         return replay.fault
-    streams = call.node.reader.ask(load_peer_streams)
-    held = [each.reason for each in streams if each.held and each.node_id == row.node_id]
-    return held[0] if held else None
+    return next((each.reason for each in streams if each.held), None)
 
 
 def _changed(call: Call, peer_id: str) -> PeerChanged:
