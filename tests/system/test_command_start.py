@@ -21,6 +21,15 @@ from tests.worlds.processes import engramlog, environment
 HEAVY = {"aiohttp", "duckdb", "numpy"}
 
 
+def command_that_raises(fault: BaseException) -> argparse.ArgumentParser:
+    def run(_: argparse.Namespace) -> int:
+        raise fault
+
+    made = argparse.ArgumentParser()
+    made.set_defaults(run=run, traceback=False)
+    return made
+
+
 @pytest.mark.parametrize("module", COMMANDS)
 def test_the_table_names_the_commands_that_a_module_adds(module: str) -> None:
     parser = argparse.ArgumentParser()
@@ -97,15 +106,8 @@ def test_ctrl_c_while_modules_load_ends_without_a_traceback(
 
 
 def test_ctrl_c_during_an_import_says_where_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
-    def pressed(_: argparse.Namespace) -> int:
-        raise KeyboardInterrupt("interrupted; continue with --skip 3")
-
-    def parser() -> argparse.ArgumentParser:
-        made = argparse.ArgumentParser()
-        made.set_defaults(run=pressed, traceback=False)
-        return made
-
-    assert cli.execute(parser, []) == cli.EXIT_INTERRUPTED
+    pressed = KeyboardInterrupt("interrupted; continue with --skip 3")
+    assert cli.execute(lambda: command_that_raises(pressed), []) == cli.EXIT_INTERRUPTED
     assert capsys.readouterr() == ("", "engramlog: interrupted; continue with --skip 3\n")
 
 
@@ -146,10 +148,14 @@ def test_a_command_runs_without_the_streams_that_its_caller_closed(
 def test_only_a_failure_that_is_not_our_own_is_unexpected(
     fault: Exception, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def failing(_: object) -> int:
-        raise fault
-
-    parser = argparse.ArgumentParser()
-    parser.set_defaults(run=failing, traceback=False)
-    assert cli.execute(lambda: parser, []) == 1
+    assert cli.execute(lambda: command_that_raises(fault), []) == 1
     assert capsys.readouterr().err == shown
+
+
+def test_a_limit_of_threads_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    fault = RuntimeError("can't start new thread")
+    assert cli.execute(lambda: command_that_raises(fault), []) == 1
+    assert capsys.readouterr().err == (
+        "engramlog: can't start new thread"
+        " (the limit is that of ulimit -u, TasksMax in systemd, or the container's pids)\n"
+    )

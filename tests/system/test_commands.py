@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engramlog.api.cli.main import build_parser, execute, main
+from engramlog.api.cli.main import build_parser, main
 from engramlog.api.node.node import Node
 from tests.worlds.processes import engramlog, environment, fact, serving
 
@@ -363,19 +363,3 @@ def test_a_key_reaches_a_node_by_url(data: Path) -> None:
         )
         assert "Authorization header required" in replica.stderr
         assert " --key-env" not in replica.stderr
-
-
-def test_a_limit_of_threads_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    def run(_: argparse.Namespace) -> int:
-        raise RuntimeError("can't start new thread")
-
-    def made() -> argparse.ArgumentParser:
-        parser = argparse.ArgumentParser()
-        parser.set_defaults(run=run, traceback=False)
-        return parser
-
-    assert execute(made, []) == 1
-    assert capsys.readouterr().err == (
-        "engramlog: can't start new thread"
-        " (the limit is that of ulimit -u, TasksMax in systemd, or the container's pids)\n"
-    )
