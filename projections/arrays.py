@@ -19,12 +19,10 @@ faster that way than through an array of one."""
 Keys: TypeAlias = tuple[np.ndarray[Any, Any], ...]
 """Sort keys for ``np.lexsort``, the last of them first."""
 Bool: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-Number = TypeVar("Number", bound=np.generic)
+Item = TypeVar("Item", bound=np.generic)
 
 
-def grown(
-    column: np.ndarray[Any, np.dtype[Number]], count: int
-) -> np.ndarray[Any, np.dtype[Number]]:
+def grown(column: np.ndarray[Any, np.dtype[Item]], count: int) -> np.ndarray[Any, np.dtype[Item]]:
     """A longer copy of a column, zero at its end: pages that nothing writes take no memory."""
     longer = np.zeros((count, *column.shape[1:]), dtype=column.dtype)
     longer[: len(column)] = column

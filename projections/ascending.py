@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from engramlog.projections.arrays import I64, Bool
+from engramlog.projections.arrays import I64, Bool, Item
 
 Number = TypeVar("Number", bound=np.integer[Any])
-Item = TypeVar("Item", bound=np.generic)
 
 
 def distinct(numbers: np.ndarray[Any, np.dtype[Number]]) -> np.ndarray[Any, np.dtype[Number]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from engramlog.projections.arrays import I32, I64, Number, grown
+from engramlog.projections.arrays import I32, I64, Item, grown
 from engramlog.projections.ascending import distinct, places
 
 Counted = tuple[bytes, bytes, bytes, bytes]
@@ -101,6 +101,6 @@ class SlotCounts:
         return totals
 
 
-def _with_room(column: NDArray[Number], size: int) -> NDArray[Number]:
+def _with_room(column: NDArray[Item], size: int) -> NDArray[Item]:
     """The column, or a longer copy, which has room for ``size`` items."""
     return column if size <= len(column) else grown(column, max(size, len(column) * 3 // 2))

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from engramlog.projections.arrays import I32, I64, Bool
+from engramlog.projections.ascending import split
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.image.view import View
 from engramlog.projections.moment import Moment
@@ -84,7 +85,7 @@ class _Named(Struct, frozen=True):
 def _groups(numbers: I64) -> list[I64]:
     """The indexes of equal numbers, by number."""
     order = np.argsort(numbers, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    return split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
 
 
 class OpenDenials:
