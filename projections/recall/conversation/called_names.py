@@ -83,8 +83,7 @@ def _speaker_called(survey: Survey, word: str, calls_min: int) -> int | None:
     terms = view.tokenize(word)
     if len(terms) != 1:
         return None
-    slots, _ = view.postings(terms[0])
-    slots = slots[survey.survivor_mask[slots]][-LOOKED_MAX:]
+    slots = survey.holding(terms)[-LOOKED_MAX:]
     name = word.lower()
     texts = [view.value_text_of(slot)[:READ_CHARS].lower() for slot in slots.tolist()]
     calling = {slot for slot, text in zip(slots.tolist(), texts, strict=True) if _calls(text, name)}

@@ -96,8 +96,7 @@ def _is_speaker(survey: Survey, word: str) -> bool:
     terms = view.tokenize(word)
     if len(terms) != 1:
         return False
-    slots, _ = view.postings(terms[0])
-    slots = slots[survey.survivor_mask[slots]]
+    slots = survey.holding(terms)
     if len(slots) < SAID_MIN:
         return False
     found = np.bincount(view.entity[slots])

@@ -168,7 +168,6 @@ class _Holders:
         """By term of the word: the survivors that hold it."""
         known = self._held.get(word)
         if known is None:
-            view, mask = self._survey.view, self._survey.survivor_mask
-            lists = [view.postings(term)[0] for term in view.tokenize(word)]
-            known = self._held[word] = [slots[mask[slots]] for slots in lists]
+            terms = self._survey.view.tokenize(word)
+            known = self._held[word] = [self._survey.holding([term]) for term in terms]
         return known
