@@ -70,6 +70,8 @@ def phrases_in(text: str) -> str:
 
 
 def _plain(words: Sequence[str]) -> list[str]:
+    if all(map(str.isascii, words)):
+        return list(words)
     return [
         word if word.isascii() or (plain := strip_diacritics(word)) not in STOP_WORDS else plain
         for word in words

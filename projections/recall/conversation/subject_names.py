@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from engramlog.projections.arrays import I32
 from engramlog.projections.ascending import distinct
@@ -62,18 +63,17 @@ def _subject_names(survey: Survey) -> list[str]:
     query = survey.request.query
     words = list(_WORD.finditer(query))
     first_words = [at for at, word in enumerate(words) if _may_begin(word[0])][:FIRST_WORDS_MAX]
-    holders = _Holders(survey)
     found: list[str] = []
     taken: set[int] = set()
     for length in range(min(WORDS_MAX, len(words)), 0, -1):
         for first in first_words:
-            places = range(first, min(first + length, len(words)))
+            places = range(first, first + length)
+            if places.stop > len(words) or not taken.isdisjoint(places):
+                continue
             text = query[words[first].start() : words[places[-1]].end()]
-            if len(places) == length and taken.isdisjoint(places) and _may_be_name(text):
-                check = partial(_is_name, survey, holders, text)
-                if survey.surviving.survivors.derived(("subject", text), check):
-                    found.append(text)
-                    taken.update(places)
+            if _may_be_name(text) and _is_name(survey, text):
+                found.append(text)
+                taken.update(places)
     return found
 
 
@@ -85,20 +85,34 @@ def _may_be_name(text: str) -> bool:
     return text != text.lower() and words_of(text)[-1] not in STOP_WORDS
 
 
-def _is_name(survey: Survey, holders: "_Holders", text: str) -> bool:
+def _is_name(survey: Survey, text: str) -> bool:
     view, words = survey.view, name_of(words_of(text))
-    for number in view.entities_named(" ".join(words)):
-        pointing = view.object_slots(number)
-        if survey.survivor_mask[pointing].any():
-            return True
-        own = view.entity_slots(number)
-        own = own[survey.survivor_mask[own]]
-        if not are_said(survey, np.array([number], dtype=np.int32), own).all():
-            return True
-    found = holders.of_value(words)
-    if 0 < len({int(view.entity[slot]) for slot in found.tolist()}) <= HOLDERS_MAX:
+    if any(_is_subject(survey, number) for number in view.entities_named(" ".join(words))):
+        return True
+    chars_max = sum(map(len, words)) + len(words) + PUNCTUATION_MAX
+    entities: set[int] = set()
+    for slot in _values(survey, words).of_length(len(words), len(words)):
+        value = view.value_text_of(slot)
+        if len(value) <= chars_max and name_of(words_of(value)) == words:
+            entities.add(int(view.entity[slot]))
+    if 0 < len(entities) <= HOLDERS_MAX:
         return True
     return len(words) == 1 and len(named_in_part(survey, text)) > 0
+
+
+def _is_subject(survey: Survey, number: int) -> bool:
+    """Whether facts point at an entity, or say of it what is not its speech."""
+    key = ("subject", number)
+    return survey.surviving.survivors.derived(key, lambda: _has_facts(survey, number))
+
+
+def _has_facts(survey: Survey, number: int) -> bool:
+    view, mask = survey.view, survey.survivor_mask
+    if mask[view.object_slots(number)].any():
+        return True
+    own = view.entity_slots(number)
+    own = own[mask[own]]
+    return not are_said(survey, np.array([number], dtype=np.int32), own).all()
 
 
 def named_in_part(survey: Survey, word: str) -> I32:
@@ -112,14 +126,10 @@ def _named_in_part(survey: Survey, word: str) -> I32:
     if not word[0].isupper() or is_speaker(survey, word):
         return _NONE
     view, words = survey.view, words_of(word)
-    held = _Holders(survey).of_words(words)
-    if not len(held):
-        return held
-    counts, _ = view.spoken.words(view.value[held])
-    held = held[(counts >= 2) & (counts <= PART_WORDS_MAX)]
-    named = [_has_part(view.value_text_of(slot), words) for slot in held.tolist()]
-    held = held[np.array(named, dtype=np.bool_)]
-    return held if len(distinct(view.entity[held])) <= HOLDERS_MAX else _NONE
+    values = _values(survey, words).of_length(2, PART_WORDS_MAX)
+    held = [slot for slot in values if _has_part(view.value_text_of(slot), words)]
+    slots = np.array(held, dtype=np.int32)
+    return slots if len(distinct(view.entity[slots])) <= HOLDERS_MAX else _NONE
 
 
 def _has_part(text: str, part: Sequence[str]) -> bool:
@@ -134,40 +144,39 @@ def _has_part(text: str, part: Sequence[str]) -> bool:
     )
 
 
-class _Holders:
-    """The survivors that hold a word, each word looked up once."""
+class _Values(Struct, frozen=True):
+    """The survivors that hold a word and point at nothing, and how many words each value has;
+    none if more than a few hold the word. ``holders``: how many do."""
 
-    def __init__(self, survey: Survey) -> None:
-        self._survey = survey
-        self._held: dict[str, list[I32]] = {}
+    holders: int
+    slots: list[int]
+    lengths: list[int]
 
-    def of_value(self, words: Sequence[str]) -> I32:
-        """The facts whose value is these words; none if it would take long to find them."""
-        view, rarest = self._survey.view, self.of_words(words)
-        if not len(rarest):
-            return rarest
-        counts, _ = view.spoken.words(view.value[rarest])
-        rarest = rarest[counts == len(words)]
-        chars_max = sum(map(len, words)) + len(words) + PUNCTUATION_MAX
-        texts = map(view.value_text_of, rarest.tolist())
-        same = [len(text) <= chars_max and name_of(words_of(text)) == words for text in texts]
-        return rarest[np.array(same, dtype=np.bool_)]
+    def of_length(self, least: int, most: int) -> list[int]:
+        """The facts whose value has so many words."""
+        both = zip(self.slots, self.lengths, strict=True)
+        return [slot for slot, length in both if least <= length <= most]
 
-    def of_words(self, words: Sequence[str]) -> I32:
-        """The facts that hold the rarest of these words and point at nothing; none if they are
-        many."""
-        asked = [word for word in words if word not in STOP_WORDS]
-        rarest = min(
-            [held for word in asked for held in self._of_word(word)], key=len, default=_NONE
-        )
-        if len(rarest) > LOOKED_AT_MAX:
-            return _NONE
-        return rarest[self._survey.view.object[rarest] < 0]
 
-    def _of_word(self, word: str) -> list[I32]:
-        """By term of the word: the survivors that hold it."""
-        known = self._held.get(word)
-        if known is None:
-            terms = self._survey.view.tokenize(word)
-            known = self._held[word] = [self._survey.holding([term]) for term in terms]
-        return known
+def _values(survey: Survey, words: Sequence[str]) -> _Values:
+    """The values with the rarest of these words that are no stop-words."""
+    derived = survey.surviving.survivors.derived
+    held: list[_Values] = [
+        derived(("values with", word), partial(_values_with, survey, word))
+        for word in words
+        if word not in STOP_WORDS
+    ]
+    return min(held, key=lambda each: each.holders, default=_Values(0, [], []))
+
+
+def _values_with(survey: Survey, word: str) -> _Values:
+    view = survey.view
+    terms = [survey.holding([term]) for term in view.tokenize(word)]
+    if not terms:
+        return _Values(view.count, [], [])
+    rarest = min(terms, key=len)
+    if len(rarest) > LOOKED_AT_MAX:
+        return _Values(len(rarest), [], [])
+    slots = rarest[view.object[rarest] < 0]
+    lengths, _ = view.spoken.words(view.value[slots])
+    return _Values(len(rarest), slots.tolist(), lengths.tolist())

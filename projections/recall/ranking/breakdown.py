@@ -89,8 +89,8 @@ def rounded(numbers: F64) -> F64:
         # The nearest integer is certain, unless the product is huge or close to a half.
         certain = (np.abs(scaled - whole) < CERTAIN_BELOW) & (np.abs(scaled) < SCALED_MAX)
     found: F64 = whole / 10.0**SCORE_DECIMALS
-    for place in np.argwhere(~certain).tolist():
-        found[*place] = round(float(numbers[*place]), SCORE_DECIMALS)
+    for place in zip(*(~certain).nonzero(), strict=True):
+        found[place] = round(float(numbers[place]), SCORE_DECIMALS)
     return found
 
 

@@ -53,10 +53,11 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
     best = np.zeros(entity_count)
     best[named] = parameters.named_score
     if survey.focus is None:
-        seeds = np.union1d(named, _entities_of_best_hits(survey, parameters.seed_facts, earlier))
+        mentioned = _entities_of_best_hits(survey, parameters.seed_facts, earlier)
+        seeds = distinct(np.concatenate([named, mentioned]))
     else:
         seeds = named
-    reached = Reached(entity_count, seeds.astype(np.int32))
+    reached = Reached(entity_count, seeds)
     if len(seeds):
         _walk(survey, reached, best)
     return _facts(survey, parameters, reached, best, earlier)

@@ -205,5 +205,5 @@ def _in_part(survey: Survey, holders_max: int, spelled_out: Mapping[str, I32]) -
     return {
         word: slots
         for word, slots in found.items()
-        if 0 < len(distinct(survey.view.entity[slots])) <= holders_max
+        if len(slots) and len(distinct(survey.view.entity[slots])) <= holders_max
     }
