@@ -115,6 +115,10 @@ class TermPostings(Postings):
         if not isinstance(found, array) or len(found) <= COUNTED_FROM:
             return count(self._fresh(term, below))
         with self._lock:
+            # Looked up again: the counts of a list that an erasure replaced would stay.
+            found = self._lists.get(term)
+            if not isinstance(found, array):
+                return count(self._fresh(term, below))
             known = self._counted.get(term)
             if known is None:
                 known = self._counted[term] = _Counted()
