@@ -58,7 +58,7 @@ def listed(survey: Survey, talk: int, facts_max: int) -> I32:
     ``facts_max`` none, unless they are talk: a feed has no conversations."""
     if talk >= ENTITY_BASE:
         return _surviving(survey, survey.view.entity_slots(talk - ENTITY_BASE))
-    said = survey.view.source_slots(talk % VOICE_BASE)
+    said = _surviving(survey, survey.view.source_slots(talk % VOICE_BASE))
     first = _of_voice(survey, talk, said[: FEED_READ * facts_max])
     if len(first) > facts_max and not are_talk(survey.view, first):
         return first[:0]
@@ -119,9 +119,8 @@ def machine_said(survey: Survey, slots: I32) -> Bool:
 
 
 def _of_voice(survey: Survey, voice: int, said: I32) -> I32:
-    """The surviving facts of a voice, among those of its source."""
-    kept = _surviving(survey, said)
-    return kept[survey.view.voices(kept) == voice]
+    """Those of some facts of a voice's source that are the voice's."""
+    return said[survey.view.voices(said) == voice]
 
 
 def _surviving(survey: Survey, slots: I32) -> I32:

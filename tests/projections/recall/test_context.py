@@ -173,6 +173,19 @@ def test_reports_about_many_things_are_a_feed() -> None:
     assert neighbours(world, slots[5]) == (slots[4], slots[6])
 
 
+def test_unreadable_facts_do_not_tell_whether_a_source_is_a_feed() -> None:
+    """Its first facts tell: here the rows of a table, before it says much."""
+    feed = msgspec.structs.replace(TALK, facts_max=20)
+    for unreadable in (0, 100):
+        world = World()
+        for n in range(unreadable):
+            world.fact(user("ann"), "said", f"it was {n} of them", scope="team")
+        for n in range(80):
+            world.fact(user(f"row{n}"), "said", f"row {n}")
+        said = [world.fact(user("ann"), "said", f"this is {n} of them") for n in range(400)]
+        assert neighbours(world, said[-1], context=feed) == (-1, -1)
+
+
 STATED = st.tuples(
     st.sampled_from(["s:a", "s:b"]), st.sampled_from(["company", "team"]), st.booleans()
 )
