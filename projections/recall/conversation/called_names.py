@@ -61,10 +61,9 @@ def read_as(survey: Survey, calls_min: int) -> dict[str, str]:
     for word in capitalised_words(survey.request.query):
         if not is_speaker(survey, word):
             key = ("called", word, calls_min, survey.context, survey.gate)
-            entity = survey.surviving.survivors.derived(
-                key, partial(_speaker_called, survey, word, calls_min)
+            name = survey.surviving.survivors.derived(
+                key, partial(_name_called, survey, word, calls_min)
             )
-            name = None if entity is None else _name_of(survey, entity)
             if name is not None:
                 found[word] = name
     return found
@@ -75,6 +74,13 @@ def renamed(query: str, names: Mapping[str, str]) -> str:
     for word, name in names.items():
         query = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _, name=name: name, query)
     return query
+
+
+def _name_called(survey: Survey, word: str, calls_min: int) -> str | None:
+    """The own name of the only speaker whom others call ``word``. Not the number, which may be that
+    of a label: an erasure numbers labels again."""
+    speaker = _speaker_called(survey, word, calls_min)
+    return None if speaker is None else _name_of(survey, speaker)
 
 
 def _speaker_called(survey: Survey, word: str, calls_min: int) -> int | None:

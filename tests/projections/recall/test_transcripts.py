@@ -176,6 +176,18 @@ def test_a_name_by_which_one_calls_the_other() -> None:
     assert read_as(found, SAID_MIN) == {"Kate": "Emi"}
 
 
+def test_a_name_is_known_while_an_erasure_is_published() -> None:
+    """It numbers labels again; what a recall kept meanwhile still counts then."""
+    world = World()
+    for n in range(5):
+        world.fact(CHAT, "said", f"Emi: I ski in week {n}", source=IMPORTER)
+        world.fact(CHAT, "said", f"Elise: Hi Kate! Week {n} is mine", source=IMPORTER)
+    for _ in range(2):
+        found = at(world, "Where does Kate ski?")
+        assert read_as(found, SAID_MIN) == {"Kate": "Emi"}
+        world.image._drop_text_caches()  # pyright: ignore[reportPrivateUsage]
+
+
 def test_a_transcript_is_judged_as_of_the_moment() -> None:
     world = World()
     said = say(world, *TURNS[:-1])
