@@ -122,15 +122,20 @@ def _rebuild_reason(store: ProjectionStore, log: EventLog) -> str | None:
 def views_reach(data: HeldDirectory) -> int:
     """The position that the log of a directory had, by its tables and its image file; 0 without
     readable ones. Both follow the log's commits."""
-    of_image = KeptImages(data.path).position
+    return max(KeptImages(data.path).position, tables_end(data)[0])
+
+
+def tables_end(data: HeldDirectory) -> tuple[int, bytes]:
+    """Position and hash of the last event in a directory's tables; 0 without readable ones."""
     path = current_generation(data.projections_path)
     if path is None:
-        return of_image
+        return 0, b""
     try:
         with closing(open_reader(path)) as db:
-            return max(of_image, file_state(db).position)
+            state = file_state(db)
     except apsw.Error:
-        return of_image
+        return 0, b""
+    return state.position, state.hash
 
 
 def belongs_to(store: ProjectionStore, log: EventLog) -> bool:

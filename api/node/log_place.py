@@ -21,13 +21,13 @@ from engramlog.eventlog.engines.sqlite.log import SqliteLog
 from engramlog.eventlog.errors import DataDirectoryError, LogCutBack
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identity import Identity
-from engramlog.eventlog.log import ReadableLog, WholeLog
+from engramlog.eventlog.log import ReadableLog, WholeLog, holds_event
 from engramlog.projections.embedding.vectors.blocks import remove_blocks
 from engramlog.projections.image.files import ImageFiles
 from engramlog.projections.tables.database import remove_database
 from engramlog.projections.tables.declared.subscriptions import LEDGER_NAME
 from engramlog.projections.tables.store import generations
-from engramlog.replay.opening import views_reach
+from engramlog.replay.opening import tables_end, views_reach
 from engramlog.replay.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -40,10 +40,12 @@ Durability = Literal["quorum", "server"]
 
 class LogPlace(Struct, frozen=True, omit_defaults=True):
     """Where the log was when the directory was last opened, without the password. ``scopes``: those
-    that its tables hold; empty: all."""
+    that its tables hold; empty: all. ``epoch``: the identity's when the log last had what the
+    tables were made of; 0 if unknown."""
 
     url: str
     scopes: list[str] = []
+    epoch: int = 0
 
     @property
     def held(self) -> frozenset[str]:
@@ -138,9 +140,13 @@ def open_log(
     log = log_shared(url, directory.identity, clock, durability, wanted)
     if wanted != held:
         _remove_views(directory)
-    place = LogPlace(shown_url(url), [] if wanted == EVERY_SCOPE else sorted(wanted))
-    replace(directory.path / PLACE_FILE, msgspec.json.encode(place) + b"\n")
+    scopes = [] if wanted == EVERY_SCOPE else sorted(wanted)
+    _remember(directory, LogPlace(shown_url(url), scopes, 0 if before is None else before.epoch))
     return log
+
+
+def _remember(directory: HeldDirectory, place: LogPlace) -> None:
+    replace(directory.path / PLACE_FILE, msgspec.json.encode(place) + b"\n")
 
 
 def _remove_views(directory: HeldDirectory) -> None:
@@ -169,44 +175,64 @@ def settled_log(
     *,
     accept_rollback: bool,
 ) -> WholeLog:
-    """``open_log``, which also checks that the log does not end before the tables.
+    """``open_log``, which also checks that the log has what the tables were made of.
 
-    If it does, acknowledged events are lost here, and peers may hold them. Further writes under the
+    If not, acknowledged events are lost here, and peers may hold them. Further writes under the
     same epoch would give their streams two histories. ``accept_rollback`` begins another epoch
-    instead. Raises LogCutBack: the log ends before the tables, and ``accept_rollback`` is off;
-    DataDirectoryError, CorruptLog, StorageFailed as ``open_log``.
+    instead, and so has a node whose later identity this directory has by now. Raises LogCutBack:
+    the log lacks events of the tables, and ``accept_rollback`` is off; DataDirectoryError,
+    CorruptLog, StorageFailed as ``open_log``.
     """
     if not url:
         require_own_log(directory)
     absent = not url and not directory.log_path.exists()
     if absent and not accept_rollback and (reached := views_reach(directory)):
-        raise _cut_back(directory, url, 0, reached)  # before an empty log takes its place
+        raise _cut_back(directory, url, _ends(0, reached))  # before an empty log takes its place
     log = open_log(directory, clock, url, durability, scopes)
     try:
-        reached, head = views_reach(directory), log.head().position
+        lacks = _lacks(directory, log, shared=bool(url))
     except BaseException:
         log.close()
         raise
-    if reached <= head:
-        return log
-    log.close()
-    if not accept_rollback:
-        raise _cut_back(directory, url, head, reached)
-    identity = directory.identity
-    identity.start_epoch(identity.epoch + 1, "restored")
-    _remove_vectors(directory)  # they go by positions, which other events will reuse
-    remove_database(directory.path / LEDGER_NAME)
-    return open_log(directory, clock, url, durability, scopes)
+    place, identity = remembered(directory.path), directory.identity
+    accepted = place is not None and 0 < place.epoch < identity.epoch
+    if lacks is not None:
+        log.close()
+        if not accepted and not accept_rollback:
+            raise _cut_back(directory, url, lacks)
+        if not accepted:
+            identity.start_epoch(identity.epoch + 1, "restored")
+        _remove_vectors(directory)  # they go by positions, which other events will reuse
+        remove_database(directory.path / LEDGER_NAME)
+        log = open_log(directory, clock, url, durability, scopes)
+    if place is not None and place.epoch != identity.epoch:
+        _remember(directory, msgspec.structs.replace(place, epoch=identity.epoch))
+    return log
 
 
-def _cut_back(directory: HeldDirectory, url: str, head: int, reached: int) -> LogCutBack:
-    remedy = "Put the whole log.db with its -wal file back, or restore a backup"
+def _lacks(directory: HeldDirectory, log: WholeLog, *, shared: bool) -> str | None:
+    """Which events of the directory's tables its log lacks; None if it has all."""
+    reached, head = views_reach(directory), log.head().position
+    if reached > head:
+        return _ends(head, reached)
+    position, digest = tables_end(directory)
+    if shared and position and not holds_event(log, position, digest):
+        return f"has another event at position {position} than its tables"
+    return None
+
+
+def _ends(head: int, reached: int) -> str:
+    return f"ends at position {head}, its tables reach {reached}"
+
+
+def _cut_back(directory: HeldDirectory, url: str, lacks: str) -> LogCutBack:
+    remedy, then = "Put the whole log.db with its -wal file back, or restore a backup", ""
     if url:
-        remedy = "Bring back the server that has them"
+        remedy, then = "Bring back the server that has them", ", and give the other nodes its keys"
     return LogCutBack(
-        f"the log of {directory.path} ends at position {head}, its tables reach {reached}: "
-        f"acknowledged events are missing. {remedy}. If the events are lost for good, "
-        "continue in a new epoch: 'engramlog serve --accept-rollback'"
+        f"the log of {directory.path} {lacks}: acknowledged events are missing. {remedy}. If the "
+        "events are lost for good, continue in a new epoch: 'engramlog serve --accept-rollback'"
+        + then
     )
 
 

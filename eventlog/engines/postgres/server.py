@@ -105,5 +105,5 @@ def check_whole(state: ServerState) -> None:
 def another_history(end: int, mine: int) -> str:
     return (
         f"the server's log, which ends at {end}, is not the one that this node has followed to "
-        f"{mine}; restart the node to follow it"
+        f"{mine}: bring that one back, then restart the node"
     )

@@ -1,13 +1,17 @@
 """A log that was cut back under its tables: refused, or accepted in a new epoch."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from engramlog.api.node.node import Node
-from engramlog.eventlog.errors import LogCutBack
+from engramlog.eventlog.directory import HeldDirectory
+from engramlog.eventlog.engines.postgres.schema import prepare
+from engramlog.eventlog.errors import DataDirectoryError, LogCutBack
+from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.kinds import Value
 from engramlog.projections.writing.commands import Done
 from tests.worlds.histories import asserted
@@ -131,6 +135,75 @@ def test_a_log_in_postgresql_that_was_cut_back_is_refused_too(
     finally:
         node.close()
     opened().close()
+
+
+def sharing(first: Path, second: Path) -> Path:
+    """A directory with the identity of another one in place of any that it had."""
+    shutil.rmtree(second / "identity", ignore_errors=True)
+    Identity.load(first / "identity").backup(second / "identity")
+    return second
+
+
+def over(data: Path, url: str, *, accept_rollback: bool = False) -> Node:
+    return Node.open(data, log=url, durability="server", accept_rollback=accept_rollback)
+
+
+@pytest.fixture
+def replaced(
+    tmp_path: Path, postgres_server: Server, postgres_url: str
+) -> tuple[Path, Path, str, set[str]]:
+    """Two closed nodes over a log in PostgreSQL whose place a longer one with other events has
+    taken, as after a failover to a server that lacked the last events; its address and facts."""
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    with closing(over(first, postgres_url)) as node:
+        state(node, "lost")
+    over(sharing(first, second), postgres_url).close()
+    with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+        db.execute("DROP SCHEMA engramlog CASCADE")
+    prepare(postgres_server.url(), "node")
+    with closing(over(sharing(first, third), postgres_url)) as node:
+        facts = {state(node, text) for text in ("one", "two", "three")}
+    return first, second, postgres_url, facts
+
+
+def test_a_longer_log_without_the_events_of_the_tables_is_refused(
+    replaced: tuple[Path, Path, str, set[str]],
+) -> None:
+    first, _, url, facts = replaced
+    for _ in range(2):
+        with pytest.raises(LogCutBack, match=r"another event at position 2.*--accept-rollback"):
+            over(first, url)
+    with closing(over(first, url, accept_rollback=True)) as node:
+        assert node.identity.epoch == 2
+        assert set(node.reader.image.facts.slot_of) == facts
+    over(first, url).close()
+
+
+def test_a_node_that_takes_the_identity_of_one_that_accepted_a_rollback_follows_it(
+    replaced: tuple[Path, Path, str, set[str]],
+) -> None:
+    """Accepting it again would begin another epoch, which locks the first node out."""
+    first, second, url, facts = replaced
+    with closing(over(first, url, accept_rollback=True)) as node:
+        with pytest.raises(DataDirectoryError, match="the log is in epoch 2"):
+            over(second, url)
+        with closing(over(sharing(first, second), url)) as other:
+            assert other.identity.epoch == 2
+            assert set(other.reader.image.facts.slot_of) == facts
+            facts.add(state(other, "four"))
+        facts.add(state(node, "five"))
+        assert set(node.reader.image.facts.slot_of) == facts
+    over(second, url).close()
+
+
+def test_a_node_in_an_epoch_of_its_own_follows_a_restored_log(
+    replaced: tuple[Path, Path, str, set[str]],
+) -> None:
+    first, _, url, facts = replaced
+    HeldDirectory.accept_copy(first)
+    with closing(over(first, url)) as node:
+        assert node.identity.epoch == 2
+        assert set(node.reader.image.facts.slot_of) == facts
 
 
 def test_accepting_without_a_cut_changes_nothing(tmp_path: Path) -> None:
