@@ -10,7 +10,7 @@ import psycopg
 from engramlog.eventlog.engines.postgres import statements
 from engramlog.eventlog.engines.postgres.connecting import Connection, connect
 from engramlog.eventlog.engines.postgres.server import STATE, ServerState
-from engramlog.eventlog.errors import StorageError
+from engramlog.eventlog.errors import LogClosed, StorageError
 
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
@@ -60,6 +60,8 @@ class Listener:
                 with connect(self._url, idle_session_timeout=f"{IDLE_SECONDS_MAX}s") as db:
                     db.execute(statements.LISTEN)
                     self._listen(db)
+            except LogClosed:
+                return
             except Exception as fault:
                 if not isinstance(fault, psycopg.Error | StorageError):
                     _log.exception("following the log's server")
