@@ -1,7 +1,9 @@
 """A server that ends connections or refuses events: what a writer notices, and when it is over."""
 
+import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -9,8 +11,11 @@ import pytest
 from psycopg import sql
 
 from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines.postgres import session
+from engramlog.eventlog.engines.postgres.listening import Listener
 from engramlog.eventlog.engines.postgres.log import PostgresLog
-from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.engines.postgres.server import ServerState
+from engramlog.eventlog.errors import LogBusy, LogClosed, StorageFailed
 from engramlog.replay.verify import verify
 from tests.worlds.postgres_servers import Server, wait_until
 from tests.worlds.samples import ORIGIN, START_US, fact
@@ -38,6 +43,73 @@ def test_a_connection_that_was_ended_while_idle_costs_no_write(
         for position in (2, 3):
             assert db.execute(END_IDLE).fetchall()
             assert log.append([fact()]).events[0].position == position
+
+
+def test_a_log_that_closes_ends_what_follows_it_without_an_error(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may close just while the server's state is looked at."""
+    lost: list[str] = []
+    open_log(postgres_url).close()
+
+    def saw(_: ServerState) -> None:
+        raise LogClosed("the log is closed")
+
+    before = set(threading.enumerate())
+    listener = Listener(postgres_url, saw, lost.append)
+    listener.start()
+    (following,) = set(threading.enumerate()) - before
+    following.join(30)
+    assert not following.is_alive()
+    assert not lost
+    assert not caplog.records
+
+
+def test_a_node_that_is_stuck_in_a_pipeline_loses_the_lock(
+    postgres_server: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's ``idle_in_transaction_session_timeout`` does not count there."""
+    monkeypatch.setattr(session, "LOCK_SECONDS_MAX", 0.1)
+    holding = "SELECT 1 FROM pg_locks WHERE mode = 'RowShareLock' AND granted"
+    with (
+        written_log(postgres_server, postgres_url) as (db, log),
+        psycopg.connect(postgres_url, autocommit=True) as stuck,
+        suppress(psycopg.OperationalError),
+        stuck.pipeline(),
+    ):
+        stuck.execute("BEGIN")
+        stuck.execute("SELECT FROM engramlog.head FOR UPDATE")
+        wait_until(lambda: db.execute(holding).fetchone() is not None, "it has the lock")
+        with pytest.raises(LogBusy):
+            log.append([fact()])
+        with pytest.raises(LogBusy):
+            log.append([fact()])
+        monkeypatch.setattr(session, "HOLD_SECONDS_MAX", 0)
+        with pytest.raises(LogBusy):
+            log.append([fact()])
+        assert log.append([fact()]).events[0].position == 2
+
+
+def test_a_writer_that_waited_for_the_lock_writes_whatever_the_roles_isolation_is(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+        db.execute("ALTER ROLE node SET default_transaction_isolation = 'repeatable read'")
+        try:
+            with (
+                open_log(postgres_url) as one,
+                open_log(postgres_url) as two,
+                ThreadPoolExecutor() as threads,
+            ):
+                holding = one.begin()
+                holding.append([fact()])
+                written = threads.submit(two.append, [fact()])
+                wait_until(lambda: db.execute(waiting).fetchone() is not None, "it waits")
+                holding.commit()
+                assert written.result().events[0].position == 2
+        finally:
+            db.execute("ALTER ROLE node RESET ALL")
 
 
 def test_a_refusal_of_events_is_a_fault_until_the_server_takes_some(

@@ -26,6 +26,8 @@ from engramlog.eventlog.errors import (
 CONNECT_SECONDS_MAX = 5
 ANSWER_SECONDS_MAX = 10.0
 ERASE_REFUSED = "EGE01"
+READ_COMMITTED = r"-c default_transaction_isolation=read\ committed"
+"""What waits for the log's lock must then see what its holder wrote."""
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -58,7 +60,7 @@ def connect(url: str, **server_settings: str) -> Connection:
     """A connection to the server that takes writes, among those in ``url``. ``server_settings`` are
     set for the session. Raises psycopg.Error."""
     given = conninfo_to_dict(url)
-    options = [str(given.get("options", ""))]
+    options = [str(given.get("options", "")), READ_COMMITTED]
     options += [f"-c {name}={value}" for name, value in server_settings.items()]
     complete = make_conninfo(
         url,

@@ -18,13 +18,19 @@ from engramlog.eventlog.engines.postgres.connecting import (
     storage_error,
 )
 from engramlog.eventlog.engines.postgres.server import LOCK, ServerState
-from engramlog.eventlog.errors import EventLogError, OutcomeUnknown, StorageFailed, StorageFull
+from engramlog.eventlog.errors import (
+    EventLogError,
+    LogBusy,
+    OutcomeUnknown,
+    StorageFailed,
+    StorageFull,
+)
 
 LOCK_SECONDS_MAX = 5.0
 COMMIT_SECONDS_MAX = 10.0
 HOLD_SECONDS_MAX = 30
-"""How long the server lets a silent node hold the lock: after that, a stopped or disconnected node
-loses the lock and its transaction."""
+"""How long a silent node may hold the lock: after that, a stopped or disconnected node loses the
+lock and its transaction, by the server or by the next node that waits for it."""
 SCRUB_SECONDS_MAX = 3600.0
 
 
@@ -59,8 +65,8 @@ class WritingSession:
 
     def lock(self) -> ServerState:
         """Begin a transaction that holds the log's lock. Raises LogBusy: another node does not
-        release it in time. NotDurable, HistoryChanged: from ``check``. StorageFailed: the server
-        cannot be reached."""
+        release it in time; a stuck one loses it to the next attempt. NotDurable, HistoryChanged:
+        from ``check``. StorageFailed: the server cannot be reached."""
         started = time.perf_counter()
         kept = self._db
         try:
@@ -74,6 +80,10 @@ class WritingSession:
                     return self._lock_head(self._connected())
         except StorageFailed:
             self.close()  # the next connection may lead to another server
+            raise
+        except LogBusy:
+            self.abandon()
+            self._end_stuck()
             raise
         except BaseException:
             self.abandon()
@@ -92,6 +102,12 @@ class WritingSession:
         state = ServerState(*row)
         self._check(state)
         return state
+
+    def _end_stuck(self) -> None:
+        """End the session of a node that holds the lock and is silent."""
+        if self._db is not None:
+            with suppress(psycopg.Error):
+                self._db.execute(statements.END_STUCK, (HOLD_SECONDS_MAX,))
 
     def _connected(self) -> Connection:
         if self._db is not None and not is_lost(self._db):

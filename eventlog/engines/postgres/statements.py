@@ -129,6 +129,12 @@ SCRUB = "SELECT engramlog.scrub()"
 CLAIM = "UPDATE engramlog.head SET origin = %s, epoch = %s"
 MOVE_HEAD = "SELECT engramlog.move_head(%b, %b, %b, %b, %b, %b, %b)"
 PROVE = "UPDATE engramlog.head SET proofs = proofs + 1"
+END_STUCK = """
+SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a JOIN pg_locks l USING (pid)
+WHERE l.relation = 'engramlog.head'::regclass AND l.mode = 'RowShareLock' AND l.granted
+  AND a.datname = current_database() AND a.usename = current_user
+  AND a.wait_event = 'ClientRead' AND a.state_change < now() - make_interval(secs => %s)"""
+"""The server's own limit does not count while it waits within a pipeline."""
 LISTEN = "LISTEN engramlog"
 LEAD = "SELECT pg_try_advisory_lock(1701734765)"
 """``engm`` in ASCII; held until the connection closes."""
