@@ -34,6 +34,8 @@ from engramlog.eventlog.errors import (
 from engramlog.eventlog.identity import KEY_FILE, Identity
 
 PLACE_FILE = "place.json"
+LOG_PLACE_FILE = "log.json"
+"""In a directory whose log is in PostgreSQL."""
 BACKUP_MANIFEST = "manifest.json"
 """A folder with this file is a backup."""
 COPYING_FILE = "log.copying"
@@ -225,12 +227,16 @@ def _refuse_copy(path: Path) -> None:
         ) from fault
     # After a crash within a rotation, the remembered key has its retired name.
     if all(remembered.is_copy_at(_place_of(key)) for key in folder.glob(f"{KEY_FILE}*")):
+        other = f"an independent node, with another id: 'engramlog identity new --data {path}'"
+        if (path / LOG_PLACE_FILE).exists():
+            other = (
+                f"another node over the same log, remove {folder} and take the original's: "
+                f"'engramlog identity backup {folder} --data ORIGINAL'"
+            )
         raise DirectoryCopied(
             f"{path} is a copy of a data directory, and the original may still be running. "
             "If the original is gone for good, continue as the same node in a new epoch: "
-            f"'engramlog identity accept-copy --data {path}'. "
-            "To make the copy an independent node, with another id: "
-            f"'engramlog identity new --data {path}'"
+            f"'engramlog identity accept-copy --data {path}'. To make the copy {other}"
         )
 
 
@@ -263,6 +269,12 @@ def _refuse_lost_identity(path: Path) -> None:
             f"{path} holds a log but no identity: restore its backup into {path / 'identity'}; if "
             f"none is left, 'engramlog identity new --data {path}' makes it another node"
         )
+    if (path / LOG_PLACE_FILE).exists():
+        raise KeyFileError(
+            f"{path} has a log in PostgreSQL but no identity: put its backup, or that of another "
+            f"node over the log, into {path / 'identity'}; if none is left, give the log to this "
+            f"directory: 'engramlog log adopt URL --data {path}'"
+        )
 
 
 def _create_identity(path: Path, clock: Clock) -> Identity:
@@ -276,8 +288,10 @@ def _create_identity(path: Path, clock: Clock) -> Identity:
 
 
 def is_data_directory(path: Path) -> bool:
-    """Whether the folder holds an identity or a log. Read-only commands touch no other."""
-    return (path / "identity").is_dir() or (path / "log.db").is_file()
+    """Whether the folder holds an identity, or a log or its place. Read-only commands touch no
+    other."""
+    files = (path / "log.db", path / LOG_PLACE_FILE)
+    return (path / "identity").is_dir() or any(file.is_file() for file in files)
 
 
 def no_data_directory(path: Path) -> str:

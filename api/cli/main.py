@@ -62,7 +62,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "rights.identity": {"identity": "the node's signing key"},
     "node.promote": {"promote": "turn a replica into a primary"},
     "node.shared_logs": {
-        "log": "prepare a log in PostgreSQL",
+        "log": "prepare a log in PostgreSQL, or adopt one",
         "copy-log": "copy a log to PostgreSQL or back, and verify it",
     },
     "node.doctor": {"doctor": "check a node", "tasks": "list background tasks"},

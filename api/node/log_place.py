@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from engramlog.eventlog.clock import Clock
-from engramlog.eventlog.directory import DataDirectory, HeldDirectory
+from engramlog.eventlog.directory import LOG_PLACE_FILE, DataDirectory, HeldDirectory
 from engramlog.eventlog.durable_file import replace
 from engramlog.eventlog.engines.log_addresses import is_log_url, require_driver, shown_url
 from engramlog.eventlog.engines.sqlite.log import SqliteLog
@@ -32,8 +32,6 @@ from engramlog.replay.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from engramlog.eventlog.engines.postgres.log import PostgresLog
-
-PLACE_FILE = "log.json"
 
 Durability = Literal["quorum", "server"]
 
@@ -55,11 +53,11 @@ class LogPlace(Struct, frozen=True, omit_defaults=True):
 def remembered(path: Path) -> LogPlace | None:
     """The place of the directory's log, if it is external. Raises DataDirectoryError."""
     try:
-        return msgspec.json.decode((path / PLACE_FILE).read_bytes(), type=LogPlace)
+        return msgspec.json.decode((path / LOG_PLACE_FILE).read_bytes(), type=LogPlace)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as fault:
-        raise DataDirectoryError(f"cannot read {path / PLACE_FILE}: {fault}") from fault
+        raise DataDirectoryError(f"cannot read {path / LOG_PLACE_FILE}: {fault}") from fault
 
 
 def require_own_log(directory: DataDirectory) -> None:
@@ -146,7 +144,7 @@ def open_log(
 
 
 def _remember(directory: HeldDirectory, place: LogPlace) -> None:
-    replace(directory.path / PLACE_FILE, msgspec.json.encode(place) + b"\n")
+    replace(directory.path / LOG_PLACE_FILE, msgspec.json.encode(place) + b"\n")
 
 
 def _remove_views(directory: HeldDirectory) -> None:

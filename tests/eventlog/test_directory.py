@@ -231,6 +231,17 @@ def test_a_copied_directory_is_refused_with_both_ways_out(data: Path, tmp_path: 
     HeldDirectory.open(data).close()
 
 
+def test_a_copy_over_a_log_in_postgresql_is_told_how_to_become_another_node_over_it(
+    data: Path, tmp_path: Path
+) -> None:
+    node_of(data)
+    (data / "log.json").touch()
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    with pytest.raises(DirectoryCopied, match=f"identity backup {copy / 'identity'} --data"):
+        HeldDirectory.open(copy)
+
+
 def test_a_moved_directory_is_the_same_node(data: Path, tmp_path: Path) -> None:
     node = node_of(data)
     data.rename(tmp_path / "elsewhere")

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from engramlog.api.cli.arguments import CommandError
+from engramlog.api.cli.arguments import CommandError, add_data_arguments, settings_of
 from engramlog.api.cli.progress import progress_bar
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.node.log_place import log_inside, log_shared
 from engramlog.eventlog.clock import SystemClock
-from engramlog.eventlog.directory import DataDirectory, HeldDirectory
+from engramlog.eventlog.directory import DataDirectory, HeldDirectory, is_data_directory
 from engramlog.eventlog.engines.log_addresses import is_log_url, require_driver
 from engramlog.eventlog.identity import Identity
 from engramlog.eventlog.log import WholeLog
@@ -19,18 +19,22 @@ from engramlog.replay.copying import CopyDiffers, check_start, compare_logs, cop
 EXAMPLES = """\
 examples:
   engramlog log prepare postgresql://owner@db/engram --role node
+  engramlog log adopt postgresql://owner@db/engram --data new      (its node's keys are lost)
   engramlog copy-log memory postgresql://node@db/engram
   engramlog copy-log postgresql://node@db/engram back     (back/identity holds the node's keys)
 """
 
 
 def register(commands: Subcommands) -> None:
-    group = commands.group("log", "prepare a log in PostgreSQL", EXAMPLES)
+    group = commands.group("log", "prepare a log in PostgreSQL, or adopt one", EXAMPLES)
     parser = group.add("prepare", "make the tables of an empty log", run_prepare)
     parser.add_argument("url", metavar="URL", help="the database, as the owner of the tables")
     parser.add_argument(
         "--role", required=True, help="role of the nodes: it may append, and change nothing"
     )
+    parser = group.add("adopt", "give a log whose keys are lost to another node", run_adopt)
+    parser.add_argument("url", metavar="URL", help="the database, as the owner of the tables")
+    add_data_arguments(parser)
     parser = commands.add(
         "copy-log", "copy a log to PostgreSQL or back, and verify it", run_copy, EXAMPLES
     )
@@ -45,6 +49,28 @@ def run_prepare(args: argparse.Namespace) -> int:
 
     prepare(args.url, args.role)
     print(f"the database holds an empty log; nodes connect as {args.role}")
+    return 0
+
+
+def run_adopt(args: argparse.Namespace) -> int:
+    """Make the directory another node, and the log its own. It gets new keys: those that it has may
+    be of a node that writes another log."""
+    require_driver()
+    from engramlog.eventlog.engines.postgres.adopting import adopt, adoptable
+
+    data = settings_of(args).data_dir
+    before = adoptable(args.url)
+    if (data / "log.db").exists():
+        raise CommandError(f"{data} contains a log: name another directory")
+    has_keys = (data / "identity").exists()
+    if has_keys and DataDirectory.inspect(data).identity.node_id == before.origin:
+        raise CommandError(f"the log is that of {data} already")
+    if not is_data_directory(data):
+        HeldDirectory.open(data).close()
+    heir = HeldDirectory.new_identity(data)
+    heir.start_epoch(before.epoch + 1, "created")
+    adopt(args.url, before, heir)
+    print(f"the log of {before.origin} is now that of {heir.node_id}: serve it with --log")
     return 0
 
 

@@ -8,6 +8,7 @@ from engramlog.api.answers.same_fields import shaped
 from engramlog.api.cli.arguments import CommandError, add_data_arguments, settings_of
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.cli.text_tables import print_json
+from engramlog.api.node.log_place import remembered
 from engramlog.eventlog.directory import DataDirectory, HeldDirectory
 from engramlog.eventlog.errors import DirectoryLocked
 from engramlog.eventlog.identity import Identity
@@ -89,6 +90,13 @@ def run_accept_copy(args: argparse.Namespace) -> int:
 
 def run_new(args: argparse.Namespace) -> int:
     """Continue as another node with the memory so far."""
-    identity = HeldDirectory.new_identity(settings_of(args).data_dir)
+    data = settings_of(args).data_dir
+    place = remembered(data)
+    if place is not None:
+        raise CommandError(
+            f"the log of {data} is in PostgreSQL ({place.url}), and not that of another node: give "
+            "it to this one with 'engramlog log adopt', or copy it first ('engramlog copy-log')"
+        )
+    identity = HeldDirectory.new_identity(data)
     print(f"this directory is now {identity.node_id}")
     return 0

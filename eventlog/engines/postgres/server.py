@@ -84,12 +84,13 @@ def check_owner(state: ServerState, origin: str, epoch: int) -> None:
     if state.origin not in (None, origin):
         raise DataDirectoryError(
             f"the log is that of {state.origin}, this node is {origin}: nodes over one log share "
-            "its identity"
+            "its identity: take a copy of it ('engramlog identity backup'), or, if none is left, "
+            "give the log to this node ('engramlog log adopt')"
         )
     if state.epoch > epoch:
         raise DataDirectoryError(
-            f"the log is in epoch {state.epoch}, this node's identity in {epoch}: take the "
-            "identity of a node that is in the later one"
+            f"the log is in epoch {state.epoch}, this node's identity in {epoch}: take a "
+            "copy of the identity of a node that is in the later one ('engramlog identity backup')"
         )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from engramlog.api.node.log_place import PLACE_FILE, remembered
+from engramlog.api.node.log_place import remembered
 from engramlog.api.node.process.control_file import CONTROL_NAME, read_control
-from engramlog.eventlog.directory import HeldDirectory
+from engramlog.eventlog.directory import LOG_PLACE_FILE, HeldDirectory
 from engramlog.eventlog.errors import DataDirectoryError, EventLogError, KeyFileError
 from engramlog.eventlog.identity import read_node_document
 from engramlog.eventlog.signing import read_heads
@@ -21,7 +21,7 @@ from engramlog.replay.snapshot import SnapshotFault, decode_snapshot
     ("file", "field", "read", "error"),
     [
         ("node.json", "node_id", read_node_document, KeyFileError),
-        (PLACE_FILE, "url", remembered, DataDirectoryError),
+        (LOG_PLACE_FILE, "url", remembered, DataDirectoryError),
         (STATE_FILE, "node_id", load_state, DataDirectoryError),
         ("heads.json", "node_id", lambda folder: read_heads(folder / "heads.json"), EventLogError),
         ("manifest.json", "node_id", read_manifest, BackupFault),
