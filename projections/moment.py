@@ -20,6 +20,9 @@ NO_START = -(2**62)
 NO_END = 2**62
 """``valid_until`` of a fact without one."""
 
+_REMEMBERED_CHARS_MAX = 64
+"""Longer texts, with digits that are cut off, are not cached."""
+
 
 class Moment(Struct, frozen=True):
     """``position``: transaction time. ``instant_us``: the clock at that position, and the instant
@@ -35,7 +38,6 @@ class Moment(Struct, frozen=True):
         return self.instant_us if self.valid_at_us is None else self.valid_at_us
 
 
-@lru_cache(maxsize=65_536)
 def parse_instant(text: str) -> int:
     """Microseconds of an RFC 3339 instant; finer digits are cut off.
 
@@ -43,6 +45,10 @@ def parse_instant(text: str) -> int:
     mean the same on all of them. Raises ValueError without an offset, for a date that does not
     exist, and outside the years 1 to 9999 in UTC.
     """
+    return _parsed_before(text) if len(text) <= _REMEMBERED_CHARS_MAX else _parse(text)
+
+
+def _parse(text: str) -> int:
     match = _INSTANT.fullmatch(text)
     if match is None:
         raise ValueError("must be an RFC 3339 instant with an offset, such as 2026-01-31T12:00:00Z")
@@ -59,6 +65,9 @@ def parse_instant(text: str) -> int:
     if not _FIRST_US <= instant_us <= _LAST_US:
         raise ValueError("must lie in the years 1 to 9999, UTC")
     return instant_us
+
+
+_parsed_before = lru_cache(maxsize=65_536)(_parse)
 
 
 def instant_meant(text: str) -> str:

@@ -22,6 +22,8 @@ from engramlog.projections.recall.filters import Filters
 
 DERIVED_MAX = 4_096
 """Cached derivations per set of facts."""
+DERIVED_CHARS_MAX = 1_000_000
+"""Characters of questions and words in their keys."""
 
 
 class Kept:
@@ -35,6 +37,7 @@ class Kept:
         self.total_length = int(lengths.sum(dtype=np.int64))
         self._confident: dict[float, I32] = {}
         self._derived: dict[Hashable, Any] = {}
+        self._key_chars = 0
 
     def confident(self, view: View, moment: Moment, above: float) -> I32:
         """The facts with a confidence above ``above`` at the moment, by slot."""
@@ -46,15 +49,18 @@ class Kept:
             self._confident[above] = known
         return known
 
-    def derived(self, key: Hashable, find: Callable[[], Any]) -> Any:
+    def derived(self, key: str | tuple[Hashable, ...], find: Callable[[], Any]) -> Any:
         """The result of ``find`` over these facts, cached under a key that names all its other
         inputs. Parallel stages may both compute it, with equal results."""
         known = self._derived.get(key, self)  # a marker for "not cached": None may be a result
         if known is not self:
             return known
-        if len(self._derived) >= DERIVED_MAX:
+        if len(self._derived) >= DERIVED_MAX or self._key_chars >= DERIVED_CHARS_MAX:
             self._derived.clear()
+            self._key_chars = 0
         found = self._derived[key] = find()
+        if isinstance(key, tuple):
+            self._key_chars += sum(len(part) for part in key if isinstance(part, str))
         return found
 
 

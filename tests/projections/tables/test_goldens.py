@@ -1,6 +1,7 @@
 """Values worked out by hand from the protocol: identifiers, names, decay, targets, instants."""
 
 import json
+import tracemalloc
 from hashlib import sha256
 
 import apsw
@@ -297,6 +298,15 @@ def test_instants_are_read_to_the_microsecond(text: str, instant_us: int) -> Non
 def test_instants_that_some_pythons_refuse_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_instant(text)
+
+
+def test_long_instants_are_not_kept_in_memory() -> None:
+    tracemalloc.start()
+    for n in range(50):
+        assert parse_instant(f"1970-01-01T00:00:00.{n:0100000}Z") == 0
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 500_000
 
 
 def test_digests_do_not_depend_on_the_order_of_rows() -> None:
