@@ -9,6 +9,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from time import monotonic
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +23,9 @@ from engramlog.eventlog.event import Draft, Recorded, Verified
 from engramlog.eventlog.held_scopes import EVERY_SCOPE
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.log import TRANSACTION_EVENTS_MAX, Appended, Expect, Idempotency
+
+SAME_FAULT_SECONDS = 60.0
+"""How often the log's messages repeat a fault that comes and goes."""
 
 _log = logging.getLogger(__name__)
 
@@ -224,6 +228,8 @@ class AppendingLog(Closable, ABC):
     _turn: WriterTurn
     _signal: CommitSignal
     _fault: str | None = None
+    _is_told = False
+    _last_told = ("", 0.0)
 
     @property
     def fault(self) -> str | None:
@@ -231,11 +237,15 @@ class AppendingLog(Closable, ABC):
 
     @fault.setter
     def fault(self, reason: str | None) -> None:
-        if self._fault is None and reason is not None:
-            _log.warning("%s", reason)
-        if self._fault is not None and reason is None:
-            _log.info("the log takes writes again")
         self._fault = reason
+        last, at = self._last_told
+        if reason is None:
+            if self._is_told:
+                _log.info("the log takes writes again")
+            self._is_told = False
+        elif not self._is_told and (reason != last or monotonic() - at >= SAME_FAULT_SECONDS):
+            _log.warning("%s", reason)
+            self._is_told, self._last_told = True, (reason, monotonic())
 
     @property
     def origin(self) -> str:

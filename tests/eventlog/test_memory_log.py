@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from engramlog.eventlog.clock import FixedClock
+from engramlog.eventlog.engines import appending
 from engramlog.eventlog.engines.memory_log import MemoryLog
 from engramlog.eventlog.errors import AppendError
 from engramlog.eventlog.log import EventLog, Head, StreamHead
@@ -15,6 +16,21 @@ class TestMemoryLog(LogContract):
     @pytest.fixture
     def log(self, clock: FixedClock) -> EventLog:
         return MemoryLog(ORIGIN, 1, clock)
+
+
+def test_a_fault_that_comes_and_goes_is_told_again_once_it_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    log = MemoryLog(ORIGIN, 1, FixedClock(START_US))
+    for reason in ("full", None, "full", None, "gone", None, "gone"):
+        log.fault = reason
+    once = ["full", "the log takes writes again", "gone", "the log takes writes again"]
+    assert [record.message for record in caplog.records] == once
+    monkeypatch.setattr(appending, "SAME_FAULT_SECONDS", 0)
+    for reason in ("gone", "gone", None):
+        log.fault = reason
+    assert [record.message for record in caplog.records] == [*once, *once[2:]]
 
 
 def test_a_log_over_another_is_its_beginning_and_what_follows() -> None:

@@ -15,7 +15,7 @@ from engramlog.eventlog.engines.postgres import session
 from engramlog.eventlog.engines.postgres.listening import Listener
 from engramlog.eventlog.engines.postgres.log import PostgresLog
 from engramlog.eventlog.engines.postgres.server import ServerState
-from engramlog.eventlog.errors import LogBusy, LogClosed, StorageFailed
+from engramlog.eventlog.errors import LogBusy, LogClosed, StorageFailed, StorageFull
 from engramlog.replay.verify import verify
 from tests.worlds.postgres_servers import Server, wait_until
 from tests.worlds.samples import ORIGIN, START_US, fact
@@ -130,6 +130,37 @@ def test_a_refusal_of_events_is_a_fault_until_the_server_takes_some(
             assert log.fault is None
         assert log.append([fact()]).events[0].position == 2
         assert verify(log).fault is None
+
+
+def test_a_server_without_room_for_a_long_event_is_full_until_it_has(
+    postgres_server: Server, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A short event finds room in a page that is begun, also on a full disk. Writes of both kinds
+    are no reason to tell it twice."""
+    caplog.set_level("INFO")
+    full = """
+    CREATE FUNCTION engramlog.full() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      IF length(NEW.payload) > 10000 THEN
+        RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full';
+      END IF;
+      RETURN NEW;
+    END $$;
+    CREATE TRIGGER is_full BEFORE INSERT ON engramlog.payloads
+      FOR EACH ROW EXECUTE FUNCTION engramlog.full()"""
+    with written_log(postgres_server, postgres_url) as (db, log):
+        db.execute(full)
+        for _ in range(3):
+            with pytest.raises(StorageFull):
+                log.append([fact("x" * 20_000)])
+            with pytest.raises(StorageFull):
+                log.retry()
+            assert "no space left" in str(log.fault)
+            log.append([fact()])
+            assert log.fault is None
+        db.execute("DROP TRIGGER is_full ON engramlog.payloads")
+        log.append([fact("x" * 20_000)])
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 def test_a_server_that_turns_read_only_is_a_fault_until_it_takes_writes(

@@ -1,5 +1,6 @@
 """Writing a transaction's events under the log's lock: one round trip for few, COPY for many."""
 
+import os
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
@@ -13,6 +14,7 @@ from engramlog.eventlog.engines.stored_log import event_rows, names_in, new_stre
 
 COPY_EVENTS_MIN = 256
 """From this number of events, two COPY streams cost less than arrays of parameters."""
+TRIAL_BYTES = 256 * 1024
 
 
 def write_links(db: Connection, links: Sequence[Link], numbers: dict[str, int]) -> None:
@@ -57,10 +59,11 @@ def erase(db: Connection, event_ids: Sequence[bytes]) -> None:
 
 
 def try_to_write(db: Connection, position: int) -> None:
-    """Insert an event and its payload, for the caller to roll back."""
+    """Insert an event and its payload, for the caller to roll back: a full server may still have
+    room for a short one."""
     event = (position, 0, position, position.to_bytes(16), "", 0, 0, None, b"", b"")
     db.execute(statements.INSERT_EVENTS, _columns([event]))
-    db.execute(statements.INSERT_PAYLOADS, _columns([(position, b"", b"")]))
+    db.execute(statements.INSERT_PAYLOADS, _columns([(position, b"", os.urandom(TRIAL_BYTES))]))
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
