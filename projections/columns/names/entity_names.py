@@ -152,11 +152,12 @@ class NameWords:
     def numbers(self, words: Sequence[str]) -> I32:
         """The names with all of these ``words_of`` a text, ascending; none without words."""
         with self._lock:
-            for number in range(self._read, len(self._names)):
+            count = len(self._names)  # once: the writer may add one meanwhile
+            for number in range(self._read, count):
                 own = words_of(entity_display(self._names.text(number)))
                 for each in {*own, *_plain(own)}:
                     self._holding.setdefault(each, array("i")).append(number)
-            self._read = len(self._names)
+            self._read = count
             held = [self._holding.get(word, ()) for word in name_of(words)]
             lists = [np.array(numbers, dtype=np.int32) for numbers in held]
         return reduce(np.intersect1d, lists) if lists else np.empty(0, dtype=np.int32)
