@@ -25,11 +25,19 @@ def cursor() -> Generator[duckdb.DuckDBPyConnection]:
 def database() -> duckdb.DuckDBPyConnection:
     """A database for one large piece of work, for the caller to close. Only closing returns its
     memory: 300 MiB after a segment of the archive."""
+    # No caching of files: they may be erased.
+    return connected({"threads": 2, "enable_external_file_cache": False})
+
+
+def connected(config: dict[str, str | bool | int | float | list[str]]) -> duckdb.DuckDBPyConnection:
+    """A new database. It shows no progress: DuckDB prints its bar to standard output, whether a
+    terminal or not, where commands and MCP write their answers."""
     # Loaded on first use: most processes never need it.
     import duckdb
 
-    # No caching of files: they may be erased.
-    return duckdb.connect(config={"threads": 2, "enable_external_file_cache": False})
+    db = duckdb.connect(config=config)
+    db.execute("SET enable_progress_bar=false")
+    return db
 
 
 def literal(text: str) -> str:

@@ -21,7 +21,7 @@ from msgspec.structs import asdict
 
 from engramlog.eventlog.codec import is_later
 from engramlog.eventlog.event import NODE_STREAM, garden_partition, scope_partition
-from engramlog.projections.archive.duck import cursor, literal
+from engramlog.projections.archive.duck import connected, cursor, literal
 from engramlog.projections.archive.rows import without
 from engramlog.projections.arrays import F64, I64
 from engramlog.projections.audit.statement_task import Failure, SandboxTask, StatementLimits, Table
@@ -137,10 +137,8 @@ def extract_events(
     exact bytes, and without fields that identify keys. ``hidden``: positions of facts hidden from
     the caller besides those of ``rights``: events about them alone are left out, and others do not
     name them. ``sees``: whether the caller sees the content of a memory's event (kind, payload)."""
-    import duckdb
-
     files = f"read_parquet([{', '.join(literal(str(path)) for path in sources)}])"
-    with duckdb.connect() as db:
+    with connected({}) as db:
         db.execute(_STREAMED)
         gone_positions = np.union1d(hidden, np.array(rights.hidden, dtype=np.int64))
         db.register("gone_positions", {"position": gone_positions})

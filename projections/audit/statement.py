@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import msgspec
 
-from engramlog.projections.archive.duck import literal
+from engramlog.projections.archive.duck import connected, literal
 from engramlog.projections.audit.statement_task import Failure, SandboxTask, StatementLimits, Table
 from engramlog.projections.audit.views import VIEWS
 
@@ -51,7 +51,7 @@ def confine(limits: StatementLimits) -> None:
 def answer(statement: SandboxTask) -> Table | Failure:
     """The table, or the reason for its absence."""
     limits = statement.limits
-    db = duckdb.connect(config={"python_enable_replacements": False})
+    db = connected({"python_enable_replacements": False})
     timer = threading.Timer(limits.seconds, db.interrupt)
     timer.daemon = True
     try:

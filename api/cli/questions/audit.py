@@ -213,7 +213,8 @@ def run_sql(args: argparse.Namespace) -> int:
     headings = [column["name"] for column in answer["columns"]]
     print_table(headings, [["" if v is None else str(v) for v in row] for row in answer["rows"]])
     cut = ", more follow" if answer["truncated"] else ""
-    print(f"{len(answer['rows'])} rows{cut}")
+    count = len(answer["rows"])
+    print(f"{count} {'row' if count == 1 else 'rows'}{cut}")
     return 0
 
 

@@ -12,7 +12,7 @@ import pytest
 from engramlog.api.node.node import Node
 from engramlog.eventlog.kinds import KeyIssued, Value
 from engramlog.projections.archive.archive import Archive
-from engramlog.projections.archive.duck import cursor
+from engramlog.projections.archive.duck import cursor, database
 from engramlog.projections.audit import desk as desk_module
 from engramlog.projections.audit.desk import AuditDesk
 from engramlog.projections.audit.sandbox import Rights, StatementRefused, extract_events
@@ -73,6 +73,14 @@ def ask(
     view = node.reader.pin()
     moment = Moment(view.position if position is None else position, node.clock.now_us())
     return desk.ask(view, rights or all_rights(), moment, sql, limits, chains=chains)
+
+
+def test_no_progress_is_written_between_the_answers(node: Node, desk: AuditDesk) -> None:
+    """DuckDB writes it to standard output, where the statement's process answers."""
+    shown = "SELECT current_setting('enable_progress_bar')"
+    assert ask(desk, node, shown).rows == [[False]]
+    with cursor() as shared, database() as own:
+        assert [db.execute(shown).fetchone() for db in (shared, own)] == [(False,), (False,)]
 
 
 def test_numbers_in_streams_are_for_those_who_see_chains(node: Node, desk: AuditDesk) -> None:
