@@ -5,6 +5,7 @@ notice, no gap and no count.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias, get_args
 from uuid import UUID, uuid5
 
 import numpy as np
@@ -30,10 +31,13 @@ from engramlog.projections.tables.declared.subscriptions import SubscriptionRow
 from engramlog.projections.tables.facts.cards import CardKey
 from engramlog.projections.tables.facts.facts import fact_id
 
-EVENT_TYPES = (
+EventType = Literal[
     "fact_asserted", "fact_retracted", "contradiction_detected", "contradiction_resolved",
     "facts_decayed", "card_refreshed",
-)  # fmt: skip
+]  # fmt: skip
+EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
+Change: TypeAlias = tuple[EventType, int, dict[str, str]]
+"""Its type, the slot of a fact, and details."""
 _NAMESPACE = UUID("0d8d7f3e-6f7c-5a49-8d38-1f6f9f0e4b52")
 
 
@@ -42,7 +46,7 @@ class Notice(Struct, frozen=True):
     when the node learned of it."""
 
     id: str
-    type: str
+    type: EventType
     entity: str
     slot: int
     fact_id: str | None
@@ -59,19 +63,21 @@ def notices_of(
 ) -> list[Notice]:
     """All notices of one event for a subscriber, in a fixed order."""
     wanted = subscription.event_types
-    found: list[Notice] = []
-    for sort, slot, detail in _changes_in(event, view, rights):
-        if sort not in wanted or not _is_subscribed(view, slot, subscription):
+    notices: list[Notice] = []
+    for event_type, slot, detail in _changes_in(event, view, rights):
+        if event_type not in wanted or not _is_subscribed(view, slot, subscription):
             continue
         row = reader.row(view, slot)
         # Not by number: if an earlier fact of the event is no longer readable, later ones keep
         # their names.
-        about = row.entity if sort == "facts_decayed" else row.id
-        named = f"{subscription.id} {event.event_id.hex()} {sort} {about}"
-        name = str(uuid5(_NAMESPACE, named))
-        fact = None if sort in ("facts_decayed", "card_refreshed") else row.id
-        found.append(Notice(name, sort, row.entity, slot, fact, event.received_at, detail))
-    return found
+        about = row.entity if event_type == "facts_decayed" else row.id
+        name = f"{subscription.id} {event.event_id.hex()} {event_type} {about}"
+        notice_id = str(uuid5(_NAMESPACE, name))
+        fact = None if event_type in ("facts_decayed", "card_refreshed") else row.id
+        notices.append(
+            Notice(notice_id, event_type, row.entity, slot, fact, event.received_at, detail)
+        )
+    return notices
 
 
 def facts_touched(event: Recorded) -> Sequence[str] | None:
@@ -92,10 +98,8 @@ def _is_subscribed(view: View, slot: int, subscription: SubscriptionRow) -> bool
     return view.entities.text(int(view.entity[slot])) == subscription.target
 
 
-def _changes_in(
-    event: Recorded, view: View, rights: Authorization
-) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """(type, slot, detail) of each change to a readable fact, one of ``facts_touched``."""
+def _changes_in(event: Recorded, view: View, rights: Authorization) -> Iterator[Change]:
+    """Each change to a readable fact, one of ``facts_touched``."""
     payload = event.payload
     if isinstance(payload, FactAsserted):
         for slot in readable_of(view, rights, [fact_id(event)]).values():
@@ -124,7 +128,7 @@ def _changes_in(
 
 def _denial_notices(
     event: Recorded, denial: FactDenied, view: View, rights: Authorization
-) -> Iterator[tuple[str, int, dict[str, str]]]:
+) -> Iterator[Change]:
     """One notice per denied fact, for readers of the denying record."""
     at = Moment(event.position, event.received_at)
     slots = np.array(list(readable_of(view, rights, denial.fact_ids).values()), dtype=np.int32)
@@ -135,7 +139,7 @@ def _denial_notices(
 
 def _decay_notices(
     event: Recorded, sweep: DecaySwept, view: View, rights: Authorization
-) -> Iterator[tuple[str, int, dict[str, str]]]:
+) -> Iterator[Change]:
     """One notice per entity whose facts lost confidence, about the first of them."""
     slots = everything(view)
     slots = slots[view.from_position[slots] < event.position]

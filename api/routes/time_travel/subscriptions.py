@@ -30,7 +30,7 @@ from engramlog.api.http.state.cursors import Cursor, filters_digest
 from engramlog.api.node.tasks.webhook_delivery import CIRCUIT_FAILURES
 from engramlog.api.schemas.values import NAME_LENGTH_MAX, Instant, Model
 from engramlog.eventlog.kinds import SubscriptionSet
-from engramlog.projections.audit.subscription_events import EVENT_TYPES, Notice
+from engramlog.projections.audit.subscription_events import EVENT_TYPES, EventType, Notice
 from engramlog.projections.authorization import Authorization
 from engramlog.projections.moment import format_instant, parse_instant
 from engramlog.projections.normalization import SCOPES
@@ -43,11 +43,6 @@ from engramlog.projections.tables.declared.subscriptions import (
 from engramlog.projections.writing.commands import Subscribe, Unsubscribe
 
 routes = Routes("subscriptions")
-
-EventType = Literal[
-    "fact_asserted", "fact_retracted", "contradiction_detected", "contradiction_resolved",
-    "facts_decayed", "card_refreshed",
-]  # fmt: skip
 
 
 class SubscribeBody(Model, extra="allow"):
