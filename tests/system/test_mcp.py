@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,11 +31,8 @@ from tests.worlds.processes import ROOT, NodeProcess, create_key, engramlog, env
 READER = "mcp-key-of-rea-" + "x" * 40
 ANN = "stigmem://acme.example/agent/ann"
 ATLAS = "stigmem://acme.example/project/atlas"
-TOOLS = {
-    "recall", "assert_fact", "retract_fact", "query_facts", "neighbors", "get_card",
-    "time_travel", "list_conflicts", "resolve_contradiction", "subscribe_scope", "lint_scope",
-    "remember", "record_episode",
-}  # fmt: skip
+TOOLS = set(re.findall(r"^\| `(\w+)` \| `", (ROOT / "docs/mcp.md").read_text(), re.MULTILINE))
+"""As the page lists them."""
 
 
 @pytest.fixture(scope="module")
