@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from engramlog.projections.arrays import F64
-from engramlog.projections.recall.factors import memory_factors as own
+from engramlog.projections.recall.factors import memory_factors as abmind
 from engramlog.projections.recall.factors.features import Features, Need
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
@@ -178,7 +178,7 @@ class Factor(Struct, frozen=True):
     needs: frozenset[Need] = frozenset()
 
 
-_OWN: frozenset[Need] = frozenset({"memories"})
+_MEMORIES: frozenset[Need] = frozenset({"memories"})
 
 FACTORS: dict[str, Factor] = {
     "recency": Factor(Recency, recency),
@@ -191,17 +191,17 @@ FACTORS: dict[str, Factor] = {
     "statement": Factor(Statement, statement),
     "substance": Factor(Substance, substance),
     "speaker": Factor(Speaker, speaker, needs=frozenset({"speakers"})),
-    "emotion_additive": Factor(own.PerPoint, own.emotion_additive, (0.0, 0.5), _OWN),
-    "spacing": Factor(own.Spacing, own.spacing, (1.0, 2.0), _OWN),
-    "context": Factor(own.Likeness, own.context, (0.0, 0.3), _OWN),
-    "confirm_penalty": Factor(own.Unconfirmed, own.confirm_penalty),
-    "quality": Factor(own.Quality, own.quality, (-1.0, 1.0), _OWN),
-    "uncited": Factor(own.Uncited, own.uncited, needs=_OWN),
-    "core_tier": Factor(own.Lifted, own.core_tier, (1.0, 2.0), _OWN),
-    "credibility": Factor(own.Credible, own.credibility, (1.0, 2.0), _OWN),
-    "age_fade": Factor(own.AgeFade, own.age_fade, needs=_OWN),
-    "strong_floor": Factor(own.Strong, own.strong_floor, (0.0, 2.0)),
-    "refute_weak": Factor(own.Refuted, own.refute_weak, needs=frozenset({"cosine"})),
+    "emotion_additive": Factor(abmind.PerPoint, abmind.emotion_additive, (0.0, 0.5), _MEMORIES),
+    "spacing": Factor(abmind.Spacing, abmind.spacing, (1.0, 2.0), _MEMORIES),
+    "context": Factor(abmind.Likeness, abmind.context, (0.0, 0.3), _MEMORIES),
+    "confirm_penalty": Factor(abmind.Unconfirmed, abmind.confirm_penalty),
+    "quality": Factor(abmind.Quality, abmind.quality, (-1.0, 1.0), _MEMORIES),
+    "uncited": Factor(abmind.Uncited, abmind.uncited, needs=_MEMORIES),
+    "core_tier": Factor(abmind.Lifted, abmind.core_tier, (1.0, 2.0), _MEMORIES),
+    "credibility": Factor(abmind.Credible, abmind.credibility, (1.0, 2.0), _MEMORIES),
+    "age_fade": Factor(abmind.AgeFade, abmind.age_fade, needs=_MEMORIES),
+    "strong_floor": Factor(abmind.Strong, abmind.strong_floor, (0.0, 2.0)),
+    "refute_weak": Factor(abmind.Refuted, abmind.refute_weak, needs=frozenset({"cosine"})),
 }
 
 NAMED_STAGES = ("stage", "by")

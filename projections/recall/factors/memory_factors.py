@@ -117,20 +117,20 @@ class Refuted(_Part, frozen=True):
 
 def emotion_additive(features: Features, parameters: PerPoint) -> F64:
     """Breaks ties in favour of facts with strong emotion."""
-    return parameters.per_point * np.abs(_own(features).emotion)
+    return parameters.per_point * np.abs(_memories(features).emotion)
 
 
 def spacing(features: Features, parameters: Spacing) -> F64:
     """More for a fact that was recalled over a long time, as in spaced repetition."""
-    means = np.array([_mean_interval_days(times) for times in _own(features).recalls])
+    means = np.array([_mean_interval_days(times) for times in _memories(features).recalls])
     values = np.where(means >= 1.0, parameters.daily, 1.0)
     return np.where(means >= 7.0, parameters.weekly, values)
 
 
 def context(features: Features, parameters: Likeness) -> F64:
     """How similar the time and topic of a fact are to the caller's present ones."""
-    own, now = _own(features), features.situation
-    local: I64 = own.created_us + now.utc_offset_minutes * 60_000_000
+    memories, now = _memories(features), features.situation
+    local: I64 = memories.created_us + now.utc_offset_minutes * 60_000_000
     total: F64 = np.zeros(len(local))
     if now.hour is not None:
         same = _part_of_day(local // HOUR_US % 24) == _part_of_day(np.array([now.hour]))
@@ -141,7 +141,7 @@ def context(features: Features, parameters: Likeness) -> F64:
         same = days == now.day_of_week
         total += np.where(same, parameters.day, np.where(alike, parameters.day / 2, 0.0))
     if now.topic is not None and now.topic != GENERAL:
-        total += parameters.topic * np.array([topic == now.topic for topic in own.topics])
+        total += parameters.topic * np.array([topic == now.topic for topic in memories.topics])
     return total
 
 
@@ -158,35 +158,36 @@ def confirm_penalty(features: Features, parameters: Unconfirmed) -> F64:
 
 def quality(features: Features, parameters: Quality) -> F64:
     """Outcomes of the fact's recalls; 0 without recalls."""
-    own = _own(features)
-    share = parameters.weight * (own.cited - own.rejected) / np.maximum(own.recall_count, 1)
+    memories = _memories(features)
+    recalls = memories.recall_count
+    share = parameters.weight * (memories.cited - memories.rejected) / np.maximum(recalls, 1)
     bounded = np.clip(share, parameters.low, parameters.high)
-    return np.where(own.recall_count > 0, bounded, 0.0)
+    return np.where(recalls > 0, bounded, 0.0)
 
 
 def uncited(features: Features, parameters: Uncited) -> F64:
     """Less than 1 for a fact that is recalled again and again and never used."""
-    own = _own(features)
+    memories = _memories(features)
     since = features.instant_us - parameters.days * DAY_US
-    lately = np.array([sum(at >= since for at in times) for times in own.recalls])
-    often = (own.recall_count >= parameters.recalls) & (lately >= parameters.recalls)
-    return np.where(often & (own.cited == 0), parameters.value, 1.0)
+    lately = np.array([sum(at >= since for at in times) for times in memories.recalls])
+    often = (memories.recall_count >= parameters.recalls) & (lately >= parameters.recalls)
+    return np.where(often & (memories.cited == 0), parameters.value, 1.0)
 
 
 def core_tier(features: Features, parameters: Lifted) -> F64:
     """More than 1 for facts of the core tier."""
-    return np.where(_own(features).core, parameters.value, 1.0)
+    return np.where(_memories(features).core, parameters.value, 1.0)
 
 
 def credibility(features: Features, parameters: Credible) -> F64:
     """More than 1 for confirmed facts."""
-    return np.where(_own(features).credibility <= parameters.at_most, parameters.value, 1.0)
+    return np.where(_memories(features).credibility <= parameters.at_most, parameters.value, 1.0)
 
 
 def age_fade(features: Features, parameters: AgeFade) -> F64:
     """One step down for an old fact without emotion."""
-    own = _own(features)
-    faded = (own.age_days >= parameters.days) & (np.abs(own.emotion) < parameters.emotion)
+    memories = _memories(features)
+    faded = (memories.age_days >= parameters.days) & (np.abs(memories.emotion) < parameters.emotion)
     return np.where(faded, parameters.value, 1.0)
 
 
@@ -212,7 +213,7 @@ def refute_weak(features: Features, parameters: Refuted) -> F64:
     return values
 
 
-def _own(features: Features) -> Memories:
+def _memories(features: Features) -> Memories:
     assert features.memories is not None, "a factor that reads memories says so"
     return features.memories
 

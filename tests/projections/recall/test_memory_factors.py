@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engramlog.projections.recall.factors import memory_factors as own
+from engramlog.projections.recall.factors import memory_factors as abmind
 from engramlog.projections.recall.factors.features import Features
 from engramlog.projections.recall.request import Situation
 from tests.projections.recall.remembered import memories, recalled_every
@@ -40,9 +40,9 @@ def features(*facts: dict[str, Any], **more: Any) -> Features:
 
 def test_negative_emotion_counts_as_positive_does() -> None:
     at = features({"emotion": 5}, {"emotion": -5}, {})
-    assert (0.5 + own.emotion_additive(at, own.PerPoint())).tolist() == [0.6, 0.6, 0.5]
+    assert (0.5 + abmind.emotion_additive(at, abmind.PerPoint())).tolist() == [0.6, 0.6, 0.5]
     # It only breaks ties: 0.30 with the strongest emotion stays under 0.70 without.
-    assert 0.30 + own.emotion_additive(at, own.PerPoint())[0] < 0.70
+    assert 0.30 + abmind.emotion_additive(at, abmind.PerPoint())[0] < 0.70
 
 
 def test_spacing_is_by_the_mean_interval() -> None:
@@ -53,12 +53,12 @@ def test_spacing_is_by_the_mean_interval() -> None:
         {"recalls": (NOW_US,)},
         {"recalls": (NOW_US - 13 * DAY_US, NOW_US - 13 * DAY_US + 1, NOW_US)},  # 6.5 days
     )
-    assert own.spacing(at, own.Spacing()).tolist() == [1.3, 1.15, 1.0, 1.0, 1.15]
+    assert abmind.spacing(at, abmind.Spacing()).tolist() == [1.3, 1.15, 1.0, 1.0, 1.15]
 
 
 def boost(fact: dict[str, Any], **now: Any) -> float:
     at = features({"created_us": MONDAY_TEN_US} | fact, situation=Situation(**now))
-    return float(own.context(at, own.Likeness())[0])
+    return float(abmind.context(at, abmind.Likeness())[0])
 
 
 def test_context_adds_for_the_part_of_the_day() -> None:
@@ -90,14 +90,14 @@ def test_the_whole_context_does_not_lift_a_weak_hit_over_a_strong_one() -> None:
 
 
 def test_an_unconfirmed_hit_is_halved_only_if_the_other_stage_found_facts() -> None:
-    numbers = own.Unconfirmed(stage="fuzzy", by="semantic")
+    numbers = abmind.Unconfirmed(stage="fuzzy", by="semantic")
     found = np.array([3.0, 2.0, 0.0])
     heard = features({}, {}, {}, raw={"fuzzy": found, "semantic": np.array([0.0, 0.7, 0.6])})
-    assert own.confirm_penalty(heard, numbers).tolist() == [0.5, 1.0, 1.0]
+    assert abmind.confirm_penalty(heard, numbers).tolist() == [0.5, 1.0, 1.0]
     silent = features({}, {}, {}, raw={"fuzzy": found, "semantic": np.zeros(3)})
-    assert own.confirm_penalty(silent, numbers).tolist() == [1.0, 1.0, 1.0]
+    assert abmind.confirm_penalty(silent, numbers).tolist() == [1.0, 1.0, 1.0]
     absent = features({}, {}, {}, raw={"fuzzy": found})
-    assert own.confirm_penalty(absent, numbers).tolist() == [1.0, 1.0, 1.0]
+    assert abmind.confirm_penalty(absent, numbers).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_quality_is_bounded_and_nothing_without_recalls() -> None:
@@ -107,7 +107,7 @@ def test_quality_is_bounded_and_nothing_without_recalls() -> None:
         {"cited": 10, "recall_count": 1},
         {"cited": 3},
     )
-    assert own.quality(at, own.Quality()) == pytest.approx([0.1125, -0.10, 0.15, 0.0])
+    assert abmind.quality(at, abmind.Quality()) == pytest.approx([0.1125, -0.10, 0.15, 0.0])
 
 
 def test_often_recalled_and_never_cited_facts_lose() -> None:
@@ -117,24 +117,24 @@ def test_often_recalled_and_never_cited_facts_lose() -> None:
         {"recall_count": 4, "recalls": recalled_every(1, 4)},
         {"recall_count": 9, "recalls": recalled_every(10, 9)},  # only 4 in 30 days
     )
-    assert own.uncited(at, own.Uncited()).tolist() == [0.85, 1.0, 1.0, 1.0]
+    assert abmind.uncited(at, abmind.Uncited()).tolist() == [0.85, 1.0, 1.0, 1.0]
 
 
 def test_core_and_confirmed_facts_count_for_more() -> None:
     at = features({"core": True, "credibility": 2}, {"credibility": 3})
-    assert own.core_tier(at, own.Lifted()).tolist() == [1.3, 1.0]
-    assert own.credibility(at, own.Credible()).tolist() == [1.25, 1.0]
+    assert abmind.core_tier(at, abmind.Lifted()).tolist() == [1.3, 1.0]
+    assert abmind.credibility(at, abmind.Credible()).tolist() == [1.25, 1.0]
 
 
 def test_age_fades_facts_without_emotion() -> None:
     at = features({"age_days": 180.0}, {"age_days": 179.9}, {"age_days": 400.0, "emotion": -3})
-    assert own.age_fade(at, own.AgeFade()).tolist() == [0.9, 1.0, 1.0]
+    assert abmind.age_fade(at, abmind.AgeFade()).tolist() == [0.9, 1.0, 1.0]
 
 
 def test_only_a_strong_hit_of_the_stage_has_a_floor() -> None:
     strong = np.array([True, True, False])
     at = features({}, {}, {}, raw={"fuzzy": np.array([0.5, 0.0, 1.0])}, strong=strong)
-    assert own.strong_floor(at, own.Strong(stage="fuzzy")).tolist() == [1.2, 0.0, 0.0]
+    assert abmind.strong_floor(at, abmind.Strong(stage="fuzzy")).tolist() == [1.2, 0.0, 0.0]
 
 
 def test_only_leading_weak_hits_are_refuted_and_no_vector_refutes_nothing() -> None:
@@ -144,6 +144,6 @@ def test_only_leading_weak_hits_are_refuted_and_no_vector_refutes_nothing() -> N
         strong=np.array([True, False, False, False]),
         cosine=np.array([0.1, 0.1, np.nan, 0.1]),
     )  # fmt: skip
-    numbers = own.Refuted(stage="fuzzy", first=2)
-    assert own.refute_weak(at, numbers).tolist() == [1.0, 0.5, 1.0, 1.0]
-    assert own.refute_weak(at, own.Refuted(stage="fuzzy")).tolist() == [1.0, 0.5, 1.0, 0.5]
+    numbers = abmind.Refuted(stage="fuzzy", first=2)
+    assert abmind.refute_weak(at, numbers).tolist() == [1.0, 0.5, 1.0, 1.0]
+    assert abmind.refute_weak(at, abmind.Refuted(stage="fuzzy")).tolist() == [1.0, 0.5, 1.0, 0.5]
