@@ -62,7 +62,7 @@ class Snapshots:
 
     def all(self) -> tuple[list[Snapshot], list[PassedOver]]:
         """Every snapshot, newest first, and those with an unreadable document."""
-        found: list[Snapshot] = []
+        snapshots: list[Snapshot] = []
         broken: list[PassedOver] = []
         for path in sorted(self.folder.glob("*.json"), reverse=True):
             position = position_named(path.stem)
@@ -76,15 +76,15 @@ class Snapshots:
                 broken.append(PassedOver(position, str(fault)))
                 continue
             if snapshot.position == position:
-                found.append(snapshot)
+                snapshots.append(snapshot)
             else:
                 broken.append(PassedOver(position, "its document is another snapshot's"))
-        return found, broken
+        return snapshots, broken
 
     def get(self, position: int) -> Snapshot:
         """The snapshot at a position. Raises SnapshotFault without one."""
-        found, broken = self.all()
-        for snapshot in found:
+        snapshots, broken = self.all()
+        for snapshot in snapshots:
             if snapshot.position == position:
                 return snapshot
         for each in broken:

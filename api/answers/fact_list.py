@@ -145,11 +145,11 @@ def _narrowed(view: View, filters: ListFilters) -> I32 | None:
 
 
 def page_of(
-    reader: Reader, view: View, found: Matches, *, limit: int, after: Place | None
+    reader: Reader, view: View, matches: Matches, *, limit: int, after: Place | None
 ) -> FactListPage:
     """The page of ``limit`` facts after ``after``, newest first by (hlc, id); fewer if their values
-    exceed ``PAGE_BYTES_MAX``. ``found``: what all pages have."""
-    slots = found.slots
+    exceed ``PAGE_BYTES_MAX``. ``matches``: those of all pages."""
+    slots = matches.slots
     until, ties = len(slots), 0
     if after is not None:
         until = _up_to(view, slots, after[0])
@@ -170,7 +170,7 @@ def page_of(
         rows=[rows[n] for n in shown],
         total=len(slots),
         more=len(places) > limit,
-        undecided=found.undecided,
+        undecided=matches.undecided,
     )
 
 

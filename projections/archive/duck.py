@@ -64,7 +64,7 @@ def memory_errors() -> Generator[None]:
 
 
 @contextmanager
-def file_errors(of: str) -> Generator[None]:
+def file_errors(owner: str) -> Generator[None]:
     """Turn DuckDB's and the system's errors into the log's, and as ``memory_errors``. Only the
     node's log names the files."""
     import duckdb
@@ -73,7 +73,7 @@ def file_errors(of: str) -> Generator[None]:
         with memory_errors():
             yield
     except (OSError, duckdb.IOException) as fault:
-        _log.warning("the files of %s cannot be written: %s", of, fault)
+        _log.warning("the files of %s cannot be written: %s", owner, fault)
         if "No space left" in str(fault):
-            raise StorageFull(f"no space left for the files of {of}") from fault
-        raise StorageFailed(f"the files of {of} cannot be written") from fault
+            raise StorageFull(f"no space left for the files of {owner}") from fault
+        raise StorageFailed(f"the files of {owner} cannot be written") from fault

@@ -71,7 +71,7 @@ def effects(
     ``readable``: whether the caller may read a fact."""
     event = entry.event
     named = _bindings(event, entry.fact_ids)
-    found: dict[str, Effect] = {}
+    changes: dict[str, Effect] = {}
     for projector in readers(event):
         rows = [
             row
@@ -81,8 +81,8 @@ def effects(
         words = WORDS.get(projector.name, {}).get(event.kind)
         if words is None and event.kind not in projector.kinds:
             words = ERASED_WORDS
-        found[projector.name] = Effect(len(rows), rows[:ROWS_SHOWN_MAX], words)
-    return found
+        changes[projector.name] = Effect(len(rows), rows[:ROWS_SHOWN_MAX], words)
+    return changes
 
 
 def _bindings(
@@ -112,22 +112,22 @@ def _rows(
 ) -> list[ChangedRow]:
     """The rows of a lookup that the caller may know of. A row about no fact is for callers who
     were shown the event itself, not just facts that it touched."""
-    held = query_column(db, "SELECT name FROM pragma_table_info(?)", (lookup.table,))
-    marks = [mark for mark in MARKS if mark in held]
+    existing = query_column(db, "SELECT name FROM pragma_table_info(?)", (lookup.table,))
+    marks = [mark for mark in MARKS if mark in existing]
     key_names, fact_names = lookup.shown.split(), lookup.facts.split()
     columns = (*key_names, *fact_names, *marks)
     sql = f"SELECT {', '.join(columns)} FROM {lookup.table} WHERE {lookup.where}"
     asked = {name: named.get(name) for name in named_in(sql)}
     shown = frozenset(entry.fact_ids)
     told = lookup.of_facts or entry.detail is not None
-    found: list[ChangedRow] = []
+    rows: list[ChangedRow] = []
     for row in query(db, sql, asked):
-        said = dict(zip(columns, row, strict=True))
-        facts = [said[name] for name in fact_names if said[name]]
+        cells = dict(zip(columns, row, strict=True))
+        facts = [cells[name] for name in fact_names if cells[name]]
         if all(each in shown or readable(each) for each in facts) and (facts or told):
             change = next(
-                (MARKS[mark] for mark in marks if said[mark] == entry.event.position), "changed"
+                (MARKS[mark] for mark in marks if cells[mark] == entry.event.position), "changed"
             )
-            key = {name: said[name] for name in key_names}
-            found.append(ChangedRow(lookup.table, change, key, list(dict.fromkeys(facts))))
-    return found
+            key = {name: cells[name] for name in key_names}
+            rows.append(ChangedRow(lookup.table, change, key, list(dict.fromkeys(facts))))
+    return rows

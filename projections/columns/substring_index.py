@@ -74,9 +74,9 @@ class Folded:
         total = blocks[-1].first + len(blocks[-1].starts) - 1 if blocks else 0
         counts = np.zeros(total, dtype=np.int32)
         for block, at in _found(blocks, piece.encode()):
-            of = block.starts.searchsorted(at, side="right") - 1
+            texts = block.starts.searchsorted(at, side="right") - 1
             size = len(block.starts) - 1
-            counts[block.first : block.first + size] = np.bincount(of, minlength=size)
+            counts[block.first : block.first + size] = np.bincount(texts, minlength=size)
         return counts
 
     def holding(self, piece: str) -> Holding:
@@ -120,38 +120,38 @@ class Holding:
 
     def __getitem__(self, numbers: I32) -> Bool:
         """Whether each text of ``numbers`` holds the piece."""
-        found: Bool = np.zeros(len(numbers), dtype=np.bool_)
+        holds: Bool = np.zeros(len(numbers), dtype=np.bool_)
         if not len(numbers) or not self._blocks:
-            return found
+            return holds
         # not all from the first to the last: new facts share an old value or entity
-        of = self._firsts.searchsorted(numbers, side="right") - 1
-        requested: list[int] = np.flatnonzero(np.bincount(of)).tolist()
-        held = {at: self._of_block(at) for at in requested}
-        if not any(map(len, held.values())):
-            return found
+        block_of = self._firsts.searchsorted(numbers, side="right") - 1
+        requested: list[int] = np.flatnonzero(np.bincount(block_of)).tolist()
+        texts_of = {at: self._of_block(at) for at in requested}
+        if not any(map(len, texts_of.values())):
+            return holds
         begin = self._blocks[requested[0]].first
         spread: Bool = np.zeros(self._ends[requested[-1]] - begin, dtype=np.bool_)
-        for at, texts in held.items():
+        for at, texts in texts_of.items():
             spread[texts + (self._blocks[at].first - begin)] = True
         return spread[numbers - begin]
 
     def _of_block(self, at: int) -> I64:
         """The texts of a block that hold the piece, numbered from its first."""
-        held = self._held.get(at)
-        if held is None:
+        texts = self._held.get(at)
+        if texts is None:
             block = self._blocks[at]
             places = _places(block.data, self._piece)
-            held = np.unique(block.starts.searchsorted(places, side="right") - 1)
-            self._held[at] = held
-        return held
+            texts = np.unique(block.starts.searchsorted(places, side="right") - 1)
+            self._held[at] = texts
+        return texts
 
 
 def _found(blocks: Sequence[_Block], piece: bytes) -> Iterator[tuple[_Block, I64]]:
     """The matches of a piece in each block that holds it."""
     for block in blocks:
-        found = _places(block.data, piece)
-        if len(found):
-            yield block, found
+        matches = _places(block.data, piece)
+        if len(matches):
+            yield block, matches
 
 
 def _places(data: bytes, piece: bytes) -> I64:

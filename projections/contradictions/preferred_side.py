@@ -140,9 +140,11 @@ def _leading_claims(claims: Claims, prefer: Prefer | None) -> Claims:
     order = np.lexsort((time, claims.weight, claims.keys))
     claims, time = claims.only(order), time[order]
     starts = np.flatnonzero(np.append(True, claims.keys[1:] != claims.keys[:-1]))
-    of = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(claims.keys))))
+    key_of = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(claims.keys))))
     last = np.append(starts[1:], len(claims.keys)) - 1
-    highest = claims.only((claims.weight == claims.weight[last][of]) & (time == time[last][of]))
+    highest = claims.only(
+        (claims.weight == claims.weight[last][key_of]) & (time == time[last][key_of])
+    )
     return _newest_of_voices(highest) if prefer == "source" else _without_divided_voices(highest)
 
 
@@ -159,10 +161,10 @@ def _without_divided_voices(claims: Claims) -> Claims:
     claims = claims.only(order)
     same = (claims.keys[1:] == claims.keys[:-1]) & (claims.voices[1:] == claims.voices[:-1])
     starts = np.append(True, ~same)
-    of = np.cumsum(starts) - 1
+    group_of = np.cumsum(starts) - 1
     divided = np.zeros(len(starts), dtype=np.bool_)
-    divided[of[1:][same & (claims.values[1:] != claims.values[:-1])]] = True
-    return claims.only(~divided[of])
+    divided[group_of[1:][same & (claims.values[1:] != claims.values[:-1])]] = True
+    return claims.only(~divided[group_of])
 
 
 class _Grouped(Struct, frozen=True):
@@ -191,8 +193,8 @@ def _hold_leading_in_time(view: View, slots: I32, claims: Claims, prefer: Prefer
     competing = _Grouped.of(keys.searchsorted(claims.keys), len(keys))
     leads: Bool = np.zeros(len(slots), dtype=np.bool_)
     for number in range(len(keys)):
-        own = asked.under((number,))
-        leads[own] = _lead(view, slots[own], claims.only(competing.under((number,))), prefer)
+        of_key = asked.under((number,))
+        leads[of_key] = _lead(view, slots[of_key], claims.only(competing.under((number,))), prefer)
     return leads
 
 
@@ -203,17 +205,17 @@ def _lead(view: View, slots: I32, claims: Claims, prefer: Prefer | None) -> Bool
     best: I64 = np.zeros(len(known), dtype=np.int64)
     np.maximum.at(best, value, ranks)
     siblings = _validity(view, claims.slots, value)
-    own = known.searchsorted(view.value[slots])
-    asked = _validity(view, slots, own)
-    leads: Bool = best[own] >= highest_beside(asked, siblings, best[value])
+    stated = known.searchsorted(view.value[slots])
+    asked = _validity(view, slots, stated)
+    leads: Bool = best[stated] >= highest_beside(asked, siblings, best[value])
     heard = _values_of_voices(claims, value, np.flatnonzero(ranks == best[value]), best, prefer)
     whole = {values[0] for values in heard if len(values) == 1}
-    settled = np.isin(own, list(whole))
+    settled = np.isin(stated, list(whole))
     open_ones = np.flatnonzero(leads & ~settled)
     leads &= settled
     by_value, open_by_value = (
         _Grouped.of(value, len(known)),
-        _Grouped.of(own[open_ones], len(known)),
+        _Grouped.of(stated[open_ones], len(known)),
     )
     place: I64 = np.zeros(len(known), dtype=np.int64)
     for values in heard:
@@ -225,7 +227,7 @@ def _lead(view: View, slots: I32, claims: Claims, prefer: Prefer | None) -> Bool
                 later = highest_beside(
                     asked.only(some), siblings.only(members), place[value[members]]
                 )
-                beaten = later > place[own[some]]
+                beaten = later > place[stated[some]]
             else:
                 beaten = have_rivals(asked.only(some), siblings.only(members))
             leads[some[~beaten]] = True

@@ -79,20 +79,20 @@ def _entities(
     numbers = np.flatnonzero(counts).astype(np.int32)
     for each in held:
         numbers = numbers[each.entities(numbers)]
-    found: dict[str, NamedEntity] = {}
+    entities: dict[str, NamedEntity] = {}
     for number in with_most(view.entities, numbers, counts[numbers], COMPARED_MAX).tolist():
         entity = view.entities.text(number)
-        found[entity] = NamedEntity(entity, int(counts[number]), None)
-    names = {entity: entity for entity in found}
+        entities[entity] = NamedEntity(entity, int(counts[number]), None)
+    names = {entity: entity for entity in entities}
     for alias, entity in aliases:
         number = view.entities.number(entity)
-        if number is None or entity in found or not number < len(counts) or not counts[number]:
+        if number is None or entity in entities or not number < len(counts) or not counts[number]:
             continue
         if all(piece in strip_diacritics(alias) for piece in pieces):
-            found[entity] = NamedEntity(entity, int(counts[number]), alias)
+            entities[entity] = NamedEntity(entity, int(counts[number]), alias)
             names[entity] = alias
     wanted = " ".join(words_of(" ".join(pieces)))
-    best = sorted(found.values(), key=lambda each: _rank(names[each.entity], wanted, each.facts))
+    best = sorted(entities.values(), key=lambda each: _rank(names[each.entity], wanted, each.facts))
     return best[:limit]
 
 

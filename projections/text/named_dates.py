@@ -98,7 +98,7 @@ class Named(Struct, frozen=True):
 def named_dates(text: str, today: date) -> tuple[Named, ...]:
     """The distinct dates in a text; ``today`` is the base of ``yesterday``."""
     plain = _SPACES.sub(" ", text.casefold())
-    found: dict[Named, None] = dict.fromkeys(_relative(plain, today))
+    dates: dict[Named, None] = dict.fromkeys(_relative(plain, today))
     taken = [False] * len(plain)
     for pattern in _PATTERNS:
         for match in re.finditer(pattern, plain):
@@ -108,8 +108,8 @@ def named_dates(text: str, today: date) -> tuple[Named, ...]:
             named = _date_of_match(match.groupdict(), _shift(plain, first))
             if named is not None:
                 taken[first:last] = [True] * (last - first)
-                found[named] = None
-    return tuple(found)[:NAMED_MAX]
+                dates[named] = None
+    return tuple(dates)[:NAMED_MAX]
 
 
 def _date_of_match(parts: dict[str, str | None], shift: tuple[int, int] | None) -> Named | None:

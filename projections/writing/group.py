@@ -183,12 +183,12 @@ class Group:
         """A step for each command of a submission; ``before``: what its idempotency key recorded.
         Raises SubmissionFailed: a command of an atomic one is refused."""
         outcomes = None
-        held: list[Refused | None] = [None] * len(submission.commands)
+        refusals: list[Refused | None] = [None] * len(submission.commands)
         if self._held != EVERY_SCOPE:
-            held = [not_held(self._held, command) for command in submission.commands]
-        refusal = next(filter(None, held), None)
+            refusals = [not_held(self._held, command) for command in submission.commands]
+        refusal = next(filter(None, refusals), None)
         if before is not None and refusal is not None:  # its earlier outcome is unknown
-            outcomes = [refusal] * len(held)
+            outcomes = [refusal] * len(refusals)
         elif before is not None:
             outcomes = replayed_outcomes(submission.commands, before.events, self._tables())
         if outcomes is not None:
@@ -203,7 +203,7 @@ class Group:
             alone = type(command) not in SHARED_APPLY
             if alone:
                 self._flush()
-            decision = held[number] or self._in_rule(decide(command, context))
+            decision = refusals[number] or self._in_rule(decide(command, context))
             step = _Step(submission, decision, context, received_at)
             steps.append(step)
             self._waiting.append(step)

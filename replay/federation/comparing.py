@@ -42,7 +42,7 @@ def comparison(
 ) -> list[HoldingsCompared]:
     """What one node owns and the other takes, streams first; in the same order on both nodes.
     ``peer``, ``node_id``: the nodes of the digests ``theirs`` and ``ours``."""
-    found = [
+    compared = [
         *(
             HoldingsCompared(peer, stream, here, there)
             for stream, there, here in _shared_streams(theirs, ours)
@@ -52,7 +52,7 @@ def comparison(
             for stream, here, there in _shared_streams(ours, theirs)
         ),
     ]
-    return sorted(found, key=lambda each: (each.stream is None, each.stream or each.node_id))
+    return sorted(compared, key=lambda each: (each.stream is None, each.stream or each.node_id))
 
 
 def _shared_streams(

@@ -224,10 +224,10 @@ class _Round:
             if self.pages >= self._pages_max:
                 self.complete = False
                 return
-            found = self._next_page(stream, head)
-            if found is None:
+            fetched = self._next_page(stream, head)
+            if fetched is None:
                 raise PeerUnreachable(f"{stream}: nothing behind {after}, though it is signed")
-            page, head, checked = found
+            page, head, checked = fetched
             if unexplained := self._unexplained(page):
                 ahead = ahead or Ahead(head, set())
                 if ahead.read_to.stream_seq < head.stream_seq:

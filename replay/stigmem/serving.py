@@ -45,17 +45,17 @@ def facts_page(
     positions = view.from_position[slots]
     positions = np.sort(positions[positions > start])
     wanted = limit + 1
-    found = outgoing_facts(db, positions.tolist(), node_id, wanted)
+    outgoing = outgoing_facts(db, positions.tolist(), node_id, wanted)
     hidden = hidden_positions(view, rights)
-    found += [
+    outgoing += [
         each
         for each in outgoing_retractions(db, start, view.position, node_id, scopes, wanted, hidden)
         if _is_visible(view, each)
     ]
-    found.sort(key=lambda each: each.position)
-    shown = _whole_positions(found, limit)
+    outgoing.sort(key=lambda each: each.position)
+    shown = _whole_positions(outgoing, limit)
     rows = [_with_event_clock(log, each) for each in shown]
-    return FactsPage(rows, rows[-1].hlc if rows else None, len(found) > len(shown))
+    return FactsPage(rows, rows[-1].hlc if rows else None, len(outgoing) > len(shown))
 
 
 def _is_visible(view: View, each: Outgoing) -> bool:
@@ -79,15 +79,15 @@ def position_of(log: EventLog, hlc: int) -> int:
     return low
 
 
-def _whole_positions(found: list[Outgoing], limit: int) -> list[Outgoing]:
+def _whole_positions(outgoing: list[Outgoing], limit: int) -> list[Outgoing]:
     """At most ``limit``, plus those at the last one's position: a cursor cannot part them."""
-    if len(found) <= limit:
-        return found
-    last = found[limit - 1].position
+    if len(outgoing) <= limit:
+        return outgoing
+    last = outgoing[limit - 1].position
     end = limit
-    while end < len(found) and found[end].position == last:
+    while end < len(outgoing) and outgoing[end].position == last:
         end += 1
-    return found[:end]
+    return outgoing[:end]
 
 
 def _with_event_clock(log: EventLog, each: Outgoing) -> FactRow:

@@ -113,40 +113,40 @@ def run_erase(args: argparse.Namespace) -> int:
     else:
         body |= {"entity": args.entity_uri, "mentions": not args.keep_mentions}
     with reach(args, embedding="pinned") as client:
-        found = client.post("/v1/erasures", body)
+        erasure = client.post("/v1/erasures", body)
         if args.wait or url_of(args) is None:
             # This process may be the only one that serves the directory: it cleans before it ends.
-            found |= _cleaned(client, found["erasure_id"])
+            erasure |= _cleaned(client, erasure["erasure_id"])
     if args.json:
-        return print_json(found)
-    print(f"erased {found['facts']} facts ({found['events']} events): {found['erasure_id']}")
-    if found["derived_fact_ids"]:
-        print(f"{len(found['derived_fact_ids'])} facts derived from them stay:")
-        print("\n".join(f"  {fact}" for fact in found["derived_fact_ids"]))
-    if found["episode_ids"]:
-        print(f"{len(found['episode_ids'])} episodes behind them stay:")
-        print("\n".join(f"  {episode}" for episode in found["episode_ids"]))
-    print(_state_line(found))
+        return print_json(erasure)
+    print(f"erased {erasure['facts']} facts ({erasure['events']} events): {erasure['erasure_id']}")
+    if erasure["derived_fact_ids"]:
+        print(f"{len(erasure['derived_fact_ids'])} facts derived from them stay:")
+        print("\n".join(f"  {fact}" for fact in erasure["derived_fact_ids"]))
+    if erasure["episode_ids"]:
+        print(f"{len(erasure['episode_ids'])} episodes behind them stay:")
+        print("\n".join(f"  {episode}" for episode in erasure["episode_ids"]))
+    print(_state_line(erasure))
     return 0
 
 
 def _cleaned(client: Client, erasure_id: str) -> dict[str, Any]:
     """The erasure once it is clean. Raises CommandError if cleaning fails."""
     while True:
-        found = client.get(f"/v1/erasures/{erasure_id}")
-        if found["status"] == "clean":
-            return found
-        if found["error"] is not None:
+        erasure = client.get(f"/v1/erasures/{erasure_id}")
+        if erasure["status"] == "clean":
+            return erasure
+        if erasure["error"] is not None:
             raise CommandError(
-                f"erased, but the files are not clean yet: {found['error']} (it will retry)"
+                f"erased, but the files are not clean yet: {erasure['error']} (it will retry)"
             )
         time.sleep(POLL_SECONDS)
 
 
-def _state_line(found: dict[str, Any]) -> str:
-    if found["status"] == "clean":
+def _state_line(erasure: dict[str, Any]) -> str:
+    if erasure["status"] == "clean":
         return "every file is clean; the receipt is signed"
-    step = "" if found["step"] is None else f" ({found['step']})"
+    step = "" if erasure["step"] is None else f" ({erasure['step']})"
     return f"gone from every answer; cleaning the files{step}"
 
 

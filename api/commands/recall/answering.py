@@ -49,7 +49,7 @@ def answered(
     wanted = roomy(body) if shape == "compact" else body
     run = ask(context, wanted, view, moment, explain=explaining(context, body))
     reader, name = context.node.reader, str(uuid4())
-    slots = np.asarray([each.slot for each in run.found.results], dtype=np.int32)
+    slots = np.asarray([each.slot for each in run.answer.results], dtype=np.int32)
     screened = screen(reader, view, slots, settings.sanitizer_mode, cleaned=True)
     counted = body.track and body.as_of is None
     kept = settings.recall_receipts and context.node.replica is None
@@ -59,8 +59,8 @@ def answered(
         hint=hint_of(context, wanted, view, moment, run),
         warnings=warnings + unexplained(context, body),
     )
-    found = run.found
-    records = shown_records(context, found, screened)
+    answer = run.answer
+    records = shown_records(context, answer, screened)
     if shape in ("full", "legacy"):
         proof = None
         if verify:
@@ -68,7 +68,7 @@ def answered(
         response = response_of(
             context,
             body,
-            found,
+            answer,
             records,
             attached,
             channels=shape == "full",
@@ -76,17 +76,17 @@ def answered(
             tombstone_notices=notices_in_recall(view, run.authorization, moment, run.question),
         )
     elif shape == "facts":
-        response = facts_answer(body, found, records, attached)
+        response = facts_answer(body, answer, records, attached)
     else:
-        found, response = compact_answer(body, found, records, attached)
+        answer, response = compact_answer(body, answer, records, attached)
     receipt = None
     if kept:
-        receipt = receipt_of(context, body, replace(run, found=found), name, counted=counted)
+        receipt = receipt_of(context, body, replace(run, answer=answer), name, counted=counted)
     return RecallOutcome(
         data=encoded(response),
-        total=found.total_scored,
-        used=[each.row.id for each in found.results if counted and not each.from_card],
-        at_us=found.moment.instant_us,
-        scopes=sorted({each.row.scope for each in found.results}),
+        total=answer.total_scored,
+        used=[each.row.id for each in answer.results if counted and not each.from_card],
+        at_us=answer.moment.instant_us,
+        scopes=sorted({each.row.scope for each in answer.results}),
         receipt=receipt,
     )

@@ -37,7 +37,7 @@ COMPARED = 3
 class RecallRun:
     """A question and its outcome, with the rights and profile used."""
 
-    found: RecallAnswer
+    answer: RecallAnswer
     question: RecallRequest
     authorization: Authorization
     profile: Profile
@@ -62,7 +62,7 @@ def ask(
     check_stages(question.stages, profile)
     check_intent(question, profile)
     embeddings = context.node.embeddings
-    found = recall(
+    answer = recall(
         view,
         context.node.reader.rows,
         question,
@@ -75,7 +75,7 @@ def ask(
         executor=context.service.stage_pool,
         slots_of_cid=lambda cid: view.cid_slots(cid_number(cid)).tolist(),
     )
-    return RecallRun(found, question, authorization, profile)
+    return RecallRun(answer, question, authorization, profile)
 
 
 def _garden_scope(context: ReadingContext, body: RecallBody) -> str | None:
@@ -90,16 +90,16 @@ def hint_of(
 ) -> dict[str, Any] | None:
     """A scope with a better answer; None if this one is good."""
     scopes = run.question.scopes
-    if scopes is None or body.garden_id is not None or run.found.skipped is not None:
+    if scopes is None or body.garden_id is not None or run.answer.skipped is not None:
         return None
     terms = frozenset(view.tokenize(without_stop_words(run.question.query)))
-    if not _is_weak(view, run.found, terms):
+    if not _is_weak(view, run.answer, terms):
         return None
     by_scope = _counts(view, run.authorization, moment)
     scope = sorted(scopes)[0]
     if not by_scope.keys() - scopes:
         return None
-    if not run.found.results and scope not in by_scope:
+    if not run.answer.results and scope not in by_scope:
         elsewhere = ", ".join(f"{count} in {name!r}" for name, count in by_scope.items())
         return {
             "code": "scope_is_empty",
@@ -119,13 +119,13 @@ def hint_of(
     }
 
 
-def _is_weak(view: View, found: RecallAnswer, terms: frozenset[str]) -> bool:
+def _is_weak(view: View, answer: RecallAnswer, terms: frozenset[str]) -> bool:
     """Whether the answer may be missing: no fact, or none with the keywords."""
-    if not found.results:
+    if not answer.results:
         return True
-    if found.evidence is not None:
-        return found.evidence != "strong"
-    return _share(view, found.results[0], terms) < 1.0
+    if answer.evidence is not None:
+        return answer.evidence != "strong"
+    return _share(view, answer.results[0], terms) < 1.0
 
 
 def _elsewhere(
@@ -140,13 +140,13 @@ def _elsewhere(
     wider = body.model_copy(
         update={"scope": "*", "limit": COMPARED, "token_budget": TOKEN_BUDGET_MAX}
     )
-    found = ask(context, wider, view, moment, explain=False).found
-    if not found.results or found.results[0].row.scope in (run.question.scopes or ()):
+    answer = ask(context, wider, view, moment, explain=False).answer
+    if not answer.results or answer.results[0].row.scope in (run.question.scopes or ()):
         return None
-    best = found.results[0]
-    if not run.found.results or found.evidence == "strong":
+    best = answer.results[0]
+    if not run.answer.results or answer.evidence == "strong":
         return best
-    return best if _share(view, best, terms) > _share(view, run.found.results[0], terms) else None
+    return best if _share(view, best, terms) > _share(view, run.answer.results[0], terms) else None
 
 
 def _share(view: View, each: Recalled, terms: frozenset[str]) -> float:

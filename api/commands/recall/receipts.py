@@ -121,22 +121,22 @@ def receipt_of(
     context: ReadingContext, body: RecallBody, run: RecallRun, receipt_id: str, *, counted: bool
 ) -> RecallAnswered:
     """The receipt of an answer just given."""
-    found = run.found
+    answer = run.answer
     sent = body.model_dump(mode="json", include=set(RecallBody.model_fields), exclude_unset=True)
     return shaped(
-        found,
+        answer,
         RecallAnswered,
         receipt_id=receipt_id,
         principal=context.caller.principal,
         query=body.query,
         request={name: value for name, value in sent.items() if name not in _APART},
         profile_digest=profile_digest(run.profile),
-        position=found.moment.position,
-        instant_us=found.moment.instant_us,
-        valid_us=found.moment.valid_at_us,
+        position=answer.moment.position,
+        instant_us=answer.moment.instant_us,
+        valid_us=answer.moment.valid_at_us,
         at_us=context.node.clock.now_us(),
-        returned=[Returned(each.row.id, each.score, each.from_card) for each in found.results],
-        stages=[StageReport(stage.name, stage.status) for stage in found.stages],
+        returned=[Returned(each.row.id, each.score, each.from_card) for each in answer.results],
+        stages=[StageReport(stage.name, stage.status) for stage in answer.stages],
         counted=counted,
     )
 
@@ -151,14 +151,14 @@ def receipt_named(context: RequestContext, receipt_id: str) -> tuple[RecallAnswe
     ApiError 404 ``receipt_not_found``: it does not exist, is erased, or is another caller's."""
     waiting = context.service.tracker.receipt(receipt_id)
     if waiting is not None:
-        found, position = waiting, None
+        receipt, position = waiting, None
     else:
         position = context.node.reader.ask(find_receipt, receipt_id)
-        found = None if position is None else logged(context, position)
-    mine = found is not None and found.principal == context.caller.principal
-    if found is None or not (mine or sees_all(context)) or is_hidden(context, found):
+        receipt = None if position is None else logged(context, position)
+    is_own = receipt is not None and receipt.principal == context.caller.principal
+    if receipt is None or not (is_own or sees_all(context)) or is_hidden(context, receipt):
         raise coded("receipt_not_found", "no such receipt, or not yours")
-    return found, position
+    return receipt, position
 
 
 def is_hidden(context: ReadingContext, receipt: RecallAnswered) -> bool:
@@ -198,7 +198,7 @@ def wire_receipt(
     """A receipt in the form of answers, with those returned facts that the caller may read. For
     others than its own caller, numbers and ranks are null and facts are in order of id: unreadable
     facts influenced both."""
-    own = receipt.principal == context.caller.principal
+    is_own = receipt.principal == context.caller.principal
     shown = _recorded(context, view, receipt)
     cards = {each.fact_id for each in receipt.returned if each.card}
     return shaped(
@@ -210,16 +210,16 @@ def wire_receipt(
         returned=[
             ReturnedFact(
                 fact_id=each.fact_id,
-                rank=each.rank if own else None,
-                score=each.score if own else None,
+                rank=each.rank if is_own else None,
+                score=each.score if is_own else None,
                 from_card=each.fact_id in cards,
             )
-            for each in (shown if own else sorted(shown, key=lambda each: each.fact_id))
+            for each in (shown if is_own else sorted(shown, key=lambda each: each.fact_id))
         ],
         stages=[RecalledStage(stage.name, stage.status) for stage in receipt.stages],
-        total_scored=receipt.total_scored if own else None,
-        tokens_used=receipt.tokens_used if own else None,
-        truncated=receipt.truncated if own else None,
+        total_scored=receipt.total_scored if is_own else None,
+        tokens_used=receipt.tokens_used if is_own else None,
+        truncated=receipt.truncated if is_own else None,
     )
 
 
@@ -249,21 +249,21 @@ def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall
     then = ask(context, past, view, moment_of(receipt), explain=False)
     now_moment = Moment(view.position, context.node.clock.now_us(), receipt.valid_us)
     now = ask(context, body, view, now_moment, explain=False)
-    again, today = _placed(then.found), _placed(now.found)
-    own = receipt.principal == context.caller.principal
+    again, today = _placed(then.answer), _placed(now.answer)
+    is_own = receipt.principal == context.caller.principal
     reasons = [f"replayed with your rights, not those of {receipt.principal}"]
-    if own:
+    if is_own:
         reasons = _reasons(receipt, then, _recorded(context, view, receipt), again)
     compared = compare(again, today)
-    slots = {each.row.id: each.slot for each in (*then.found.results, *now.found.results)}
+    slots = {each.row.id: each.slot for each in (*then.answer.results, *now.answer.results)}
     records = _records(context, view, compared, slots, now_moment)
-    faithful = not reasons if own else None
+    faithful = not reasons if is_own else None
     return ReplayedRecall(
         receipt_id=receipt.receipt_id,
         query=receipt.query,
         profile=receipt.profile,
-        then=ReplayedThen(wire_moment(then.found.moment), faithful, reasons),
-        now=ReplayedNow(wire_moment(now.found.moment)),
+        then=ReplayedThen(wire_moment(then.answer.moment), faithful, reasons),
+        now=ReplayedNow(wire_moment(now.answer.moment)),
         counts={
             change: sum(each.change == change for each in compared)
             for change in ("same", "moved", "gone", "new")
@@ -286,18 +286,20 @@ def replayed(context: ReadingContext, receipt: RecallAnswered) -> ReplayedRecall
 def _recorded(context: ReadingContext, view: View, receipt: RecallAnswered) -> list[RankedFact]:
     """The returned facts that the caller may read now; only a card's own reader sees the facts
     behind it."""
-    own = receipt.principal == context.caller.principal
+    is_own = receipt.principal == context.caller.principal
     returned = [each.fact_id for each in receipt.returned]
     readable = readable_of(view, context.recall_authorization, returned)
     return [
         RankedFact(each.fact_id, rank, each.score)
         for rank, each in enumerate(receipt.returned, 1)
-        if (each.card and own) or each.fact_id in readable
+        if (each.card and is_own) or each.fact_id in readable
     ]
 
 
-def _placed(found: RecallAnswer) -> list[RankedFact]:
-    return [RankedFact(each.row.id, rank, each.score) for rank, each in enumerate(found.results, 1)]
+def _placed(answer: RecallAnswer) -> list[RankedFact]:
+    return [
+        RankedFact(each.row.id, rank, each.score) for rank, each in enumerate(answer.results, 1)
+    ]
 
 
 def _reasons(
@@ -309,7 +311,7 @@ def _reasons(
     reasons: list[str] = []
     if len(recorded) < len(receipt.returned):
         reasons.append("you may not read some of the returned facts, or they are erased")
-    stages = [StageReport(stage.name, stage.status) for stage in then.found.stages]
+    stages = [StageReport(stage.name, stage.status) for stage in then.answer.stages]
     reasons += [
         f"stage {was.name} was {was.status}, is {now.status}"
         for was, now in zip(receipt.stages, stages, strict=False)

@@ -162,7 +162,7 @@ class Attached(Struct, frozen=True):
 def response_of(
     context: ReadingContext,
     body: RecallBody,
-    found: RecallAnswer,
+    answer: RecallAnswer,
     records: list[FactRecord],
     attached: Attached,
     *,
@@ -172,12 +172,12 @@ def response_of(
 ) -> RecallResponse:
     """The union of every published answer shape. ``channels``: include content and instructions."""
     divergent: frozenset[int] = frozenset(
-        found.card.divergent.tolist() if found.card is not None else ()
+        answer.card.divergent.tolist() if answer.card is not None else ()
     )
     encoded = encoded_each(records)
-    facts = scored_facts(encoded, found.results)
+    facts = scored_facts(encoded, answer.results)
     response = shaped(
-        found,
+        answer,
         RecallResponse,
         recall_id=attached.recall_id,
         query_hash=hashlib.sha256(body.query.encode()).hexdigest(),
@@ -185,22 +185,22 @@ def response_of(
         token_budget=body.token_budget,
         tombstone_notices=tombstone_notices,
         chain_proof=chain_proof,
-        results=flat_facts(encoded, found.results, _beside(found, records), divergent),
+        results=flat_facts(encoded, answer.results, _beside(answer, records), divergent),
         query=body.query,
         request={name: getattr(body, name) for name in RecallBody.model_fields},
-        generated_at=format_instant(found.moment.instant_us),
-        token_budget_used=found.tokens_used,
-        **memory_card_of(found.card, context.service.settings.sanitizer_mode),
-        scores_debug=_debugged(found) if body.debug and explaining(context, body) else None,
+        generated_at=format_instant(answer.moment.instant_us),
+        token_budget_used=answer.tokens_used,
+        **memory_card_of(answer.card, context.service.settings.sanitizer_mode),
+        scores_debug=_debugged(answer) if body.debug and explaining(context, body) else None,
         embedding=_embedding(context),
         stages=[
             shaped(stage, StageRun, milliseconds=round(stage.milliseconds, 3))
-            for stage in found.stages
+            for stage in answer.stages
         ],
-        search_skipped=found.skipped is not None,
-        search_skipped_reason=found.skipped,
-        dropped_terms=list(found.dropped_terms),
-        moment=wire_moment(found.moment),
+        search_skipped=answer.skipped is not None,
+        search_skipped_reason=answer.skipped,
+        dropped_terms=list(answer.dropped_terms),
+        moment=wire_moment(answer.moment),
         receipt_id=attached.receipt_id,
         hint=attached.hint,
         warnings=attached.warnings,
@@ -218,7 +218,7 @@ def _embedding(context: ReadingContext) -> EmbeddingUsed:
     return EmbeddingUsed(space is not None, None if space is None else space.model)
 
 
-def _debugged(found: RecallAnswer) -> dict[str, Any]:
+def _debugged(answer: RecallAnswer) -> dict[str, Any]:
     """The numbers behind every score, by fact id."""
     return {
         each.row.id: {
@@ -226,15 +226,17 @@ def _debugged(found: RecallAnswer) -> dict[str, Any]:
             **msgspec.structs.asdict(each.breakdown),
             "explain": each.explain,
         }
-        for each in found.results
+        for each in answer.results
     }
 
 
-def shown_records(context: ReadingContext, found: RecallAnswer, screen: Screen) -> list[FactRecord]:
+def shown_records(
+    context: ReadingContext, answer: RecallAnswer, screen: Screen
+) -> list[FactRecord]:
     """The records of the recalled facts, under the sanitizer mode."""
     find_garden, node_id = context.node.reader.gardens.find, context.node.node_id
     records: list[FactRecord] = []
-    for index, each in enumerate(found.results):
+    for index, each in enumerate(answer.results):
         row = each.row
         garden = None if row.garden_id is None else find_garden(row.garden_id)
         waits = "pending" if garden is not None and garden.quarantine else None
@@ -258,9 +260,9 @@ def _brief(attributes: FactAttributes | None) -> FactAttributes | None:
     return msgspec.structs.replace(attributes, **dict.fromkeys(FREE_TEXTS, ""))
 
 
-def _beside(found: RecallAnswer, records: list[FactRecord]) -> list[dict[str, Any]]:
+def _beside(answer: RecallAnswer, records: list[FactRecord]) -> list[dict[str, Any]]:
     """The profile's additions to each fact, from the texts that this answer shows."""
-    if not found.enrichment:
+    if not answer.enrichment:
         return [{} for _ in records]
     returned = [
         EnrichedFact(
@@ -271,9 +273,9 @@ def _beside(found: RecallAnswer, records: list[FactRecord]) -> list[dict[str, An
             each.recalls,
             each.idle_us,
         )
-        for record, each in zip(records, found.results, strict=True)
+        for record, each in zip(records, answer.results, strict=True)
     ]
-    return enrich(found.enrichment, returned)
+    return enrich(answer.enrichment, returned)
 
 
 def _shown(attributes: FactAttributes, record: FactRecord) -> FactAttributes:
@@ -294,46 +296,46 @@ def roomy(body: RecallBody) -> RecallBody:
 
 
 def compact_answer(
-    body: RecallBody, found: RecallAnswer, records: list[FactRecord], attached: Attached
+    body: RecallBody, answer: RecallAnswer, records: list[FactRecord], attached: Attached
 ) -> tuple[RecallAnswer, RecalledLines]:
     """One text within the budget, and the answer reduced to its facts."""
     hint = attached.hint
-    notes = [] if found.results else [NOTHING_ABOUT if body.entity else NOTHING]
-    notes += [WEAK] if found.results and found.weak_evidence else []
+    notes = [] if answer.results else [NOTHING_ABOUT if body.entity else NOTHING]
+    notes += [WEAK] if answer.results and answer.weak_evidence else []
     notes += [hint["message"]] if hint else []
     notes += attached.warnings
     text = packed_lines(records, body.token_budget, notes, body.scope)
-    if not text.kept and (records or found.truncated):
+    if not text.kept and (records or answer.truncated):
         text = packed_lines([], body.token_budget, [TOO_LONG])
-    kept = tuple(found.results[index] for index in text.kept)
-    found = msgspec.structs.replace(
-        found,
+    kept = tuple(answer.results[index] for index in text.kept)
+    answer = msgspec.structs.replace(
+        answer,
         results=kept,
         tokens_used=text.tokens,
-        truncated=found.truncated or len(kept) < len(records),
+        truncated=answer.truncated or len(kept) < len(records),
     )
-    return found, RecalledLines(text.text, len(kept), **_around(body, found, attached))
+    return answer, RecalledLines(text.text, len(kept), **_around(body, answer, attached))
 
 
 def facts_answer(
-    body: RecallBody, found: RecallAnswer, records: list[FactRecord], attached: Attached
+    body: RecallBody, answer: RecallAnswer, records: list[FactRecord], attached: Attached
 ) -> ShortRecords:
     """Each fact once, with its score."""
     facts = [
         ScoredShortFact(*statement(record), score=each.score)
-        for record, each in zip(records, found.results, strict=True)
+        for record, each in zip(records, answer.results, strict=True)
     ]
-    return ShortRecords(facts, **_around(body, found, attached))
+    return ShortRecords(facts, **_around(body, answer, attached))
 
 
-def _around(body: RecallBody, found: RecallAnswer, attached: Attached) -> dict[str, Any]:
+def _around(body: RecallBody, answer: RecallAnswer, attached: Attached) -> dict[str, Any]:
     return {
-        "total_scored": found.total_scored,
+        "total_scored": answer.total_scored,
         "token_budget": body.token_budget,
-        "tokens_used": found.tokens_used,
-        "truncated": found.truncated,
-        "weak_evidence": found.weak_evidence,
-        "moment": wire_moment(found.moment),
+        "tokens_used": answer.tokens_used,
+        "truncated": answer.truncated,
+        "weak_evidence": answer.weak_evidence,
+        "moment": wire_moment(answer.moment),
         "receipt_id": attached.receipt_id,
         "hint": attached.hint,
         "warnings": attached.warnings,

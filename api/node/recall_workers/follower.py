@@ -92,9 +92,9 @@ class LogFollower:
 
     def embedded(self, positions: bytes, rows: bytes) -> None:
         """Add vectors of facts, once the facts themselves have arrived."""
-        of: I64 = np.frombuffer(positions, dtype=np.int64)
-        matrix: F32 = np.frombuffer(rows, dtype=np.float32).reshape(len(of), -1)
-        self._arrived.append((of, matrix))
+        at_positions: I64 = np.frombuffer(positions, dtype=np.int64)
+        matrix: F32 = np.frombuffer(rows, dtype=np.float32).reshape(len(at_positions), -1)
+        self._arrived.append((at_positions, matrix))
         self._place_vectors()
 
     def forgotten(self, positions: bytes) -> None:
@@ -104,13 +104,13 @@ class LogFollower:
 
     def _place_vectors(self) -> None:
         waiting: list[tuple[I64, F32]] = []
-        for of, rows in self._arrived:
-            slots, known = self._slots(of)
+        for positions, rows in self._arrived:
+            slots, known = self._slots(positions)
             if known.any():
                 self._embeddings.put(slots[known], rows[known])
-            ahead = of > self._image.position
+            ahead = positions > self._image.position
             if ahead.any():
-                waiting.append((of[ahead], rows[ahead]))
+                waiting.append((positions[ahead], rows[ahead]))
         self._arrived = waiting
 
     def _slots(self, positions: I64) -> tuple[I32, Bool]:

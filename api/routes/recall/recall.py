@@ -68,7 +68,7 @@ async def _recall(call: Call, body: RecallBody, warnings: list[str], shape: Shap
     unused = [key for key in body.weights or () if key not in KNOWN_WEIGHTS]
     warnings = warnings + warnings_of([(key, KNOWN_WEIGHTS) for key in unused])
     verify = call.request.headers.get("Stigmem-Verify", "").strip().lower() == "full"
-    found = await call.service.recalls.answer(
+    outcome = await call.service.recalls.answer(
         call.caller,
         body,
         warnings,
@@ -77,9 +77,9 @@ async def _recall(call: Call, body: RecallBody, warnings: list[str], shape: Shap
         check=call.check_rights,
         here=lambda: call.read(lambda: answered(call, body, warnings, shape=shape, verify=verify)),
     )
-    call.service.tracker.note(found.used, found.at_us)
-    if found.receipt is not None:
-        call.service.tracker.keep(found.receipt)
-    call.note_read(found.scopes)
-    headers = {"X-Total-Count": str(found.total)}
-    return json_answer(found.data, headers=headers)
+    call.service.tracker.note(outcome.used, outcome.at_us)
+    if outcome.receipt is not None:
+        call.service.tracker.keep(outcome.receipt)
+    call.note_read(outcome.scopes)
+    headers = {"X-Total-Count": str(outcome.total)}
+    return json_answer(outcome.data, headers=headers)

@@ -208,9 +208,9 @@ def show_event(call: Call) -> LogEventAnswer:
     position, view = int(text), call.view()
     journal = journal_of(call, view)
     chains = chains_of(call, journal)
-    found = linked(call.node.log, position) if 0 < position <= view.position else None
-    entry = None if found is None else chains.entry(found.recorded)
-    if found is None or entry is None:
+    link = linked(call.node.log, position) if 0 < position <= view.position else None
+    entry = None if link is None else chains.entry(link.recorded)
+    if link is None or entry is None:
         raise _unknown(text)
 
     def events_of(path: Sequence[JournalEntry]) -> list[LogEvent]:
@@ -224,17 +224,17 @@ def show_event(call: Call) -> LogEventAnswer:
     slots = [slot for fact in entry.fact_ids if (slot := view.slot_of(fact)) is not None]
     return LogEventAnswer(
         event=_event(call, view, entry, chains, named=None),
-        hlc=format_hlc(found.recorded.header.hlc),
-        erased=found.stored.payload is None,
+        hlc=format_hlc(link.recorded.header.hlc),
+        erased=link.stored.payload is None,
         payload=_payload(entry),
-        chain=_chain(found) if call.sees_chains else None,
+        chain=_chain(link) if call.sees_chains else None,
         causes=events_of(causes),
         consequences=events_of(consequences),
         correlation_id=id_text(first.event_id),
         related=events_of([each for each in related if each.event.event_id not in beside]),
         facts=call.records(view, slots[:FACTS_SHOWN_MAX], call.moment(view)),
         read_by=read_by(call, journal, entry),
-        erasure=erasure_of_event(call, found.recorded),
+        erasure=erasure_of_event(call, link.recorded),
     )
 
 
@@ -260,16 +260,16 @@ def _only_shown(payload: dict[str, Any], shown: frozenset[str]) -> dict[str, Any
     return {name: each for name, each in without(payload, named - shown).items() if name != "kind"}
 
 
-def _chain(found: Linked) -> ChainLink:
-    header = found.recorded.header
+def _chain(link: Linked) -> ChainLink:
+    header = link.recorded.header
     return ChainLink(
-        hash=found.stored.hash.hex(),
+        hash=link.stored.hash.hex(),
         prev_hash=header.prev_hash.hex(),
         payload_hash=header.payload_hash.hex(),
-        previous=found.previous,
-        next=found.next,
-        verified=found.fault is None,
-        fault=found.fault,
+        previous=link.previous,
+        next=link.next,
+        verified=link.fault is None,
+        fault=link.fault,
     )
 
 

@@ -308,7 +308,7 @@ def check_version(db: psycopg.Connection) -> None:
 
 def schema_fault(db: psycopg.Connection) -> str | None:
     """The first missing or disabled guard, or None."""
-    found = {
+    present = {
         (str(table), str(name))
         for table, name in db.execute(
             "SELECT relname, tgname FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid"
@@ -322,10 +322,12 @@ def schema_fault(db: psycopg.Connection) -> str | None:
     )
     tables = [*((name, name) for name in GUARDED), *((part, "payloads") for (part,) in parts)]
     wanted = {
-        (table, f"{of}_{what}") for table, of in tables for what in ("append_only", "not_emptied")
+        (table, f"{guarded}_{what}")
+        for table, guarded in tables
+        for what in ("append_only", "not_emptied")
     }
-    wanted |= {(table, f"{of}_checked") for table, of in tables if GUARDED[of]}
-    missing = sorted(wanted - found)
+    wanted |= {(table, f"{guarded}_checked") for table, guarded in tables if GUARDED[guarded]}
+    missing = sorted(wanted - present)
     if not missing:
         return None
     table, trigger = missing[0]

@@ -93,15 +93,15 @@ def chance_of(survey: Survey, certainty: Certainty, scored: Scored) -> Chance | 
         + certainty.speaker * speaker
         + certainty.margin * margin
     )
-    found = Chance(_logistic(total), *map(_rounded, (semantic, speaker, margin)))
+    chance = Chance(_logistic(total), *map(_rounded, (semantic, speaker, margin)))
     known = certainty.answer
     if known is None:
-        return found
+        return chance
     missing = missing_word(survey, slots[best])
     total = (
         known.bias + known.speaker * speaker + known.semantic * semantic + known.missing * missing
     )
-    return msgspec.structs.replace(found, missing=_rounded(missing), answerable=_logistic(total))
+    return msgspec.structs.replace(chance, missing=_rounded(missing), answerable=_logistic(total))
 
 
 def _margin(scores: F64, first: float, facts: int) -> float:

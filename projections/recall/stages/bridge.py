@@ -50,7 +50,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates]) -> Candidates:
     """Facts outside conversations that hold such a name, ascending by slot. Raises StageDisabled:
     neither a best hit outside a conversation nor the question brings up a name that others hold."""
-    found: dict[int, tuple[float, str]] = {}
+    scored: dict[int, tuple[float, str]] = {}
     lent = [*_lent_by_hits(survey, parameters, earlier), *_lent_by_question(survey, parameters)]
     held = distinct(np.concatenate([np.empty(0, dtype=np.int32), *(each.held for each in lent)]))
     alone = held[_alone(survey, held)]
@@ -58,14 +58,14 @@ def run(survey: Survey, parameters: Parameters, earlier: Mapping[str, Candidates
         holders = each.held[among(each.held, alone)]
         for holder in holders.tolist():
             score = each.share / float(np.sqrt(len(holders)))
-            found[holder] = max(found.get(holder, (0.0, "")), (score, each.reason))
-    if not found:
+            scored[holder] = max(scored.get(holder, (0.0, "")), (score, each.reason))
+    if not scored:
         raise StageDisabled("neither question nor best facts bring up a name that others hold")
-    slots: I32 = np.array(sorted(found), dtype=np.int32)
-    scores: F64 = np.array([found[slot][0] for slot in slots.tolist()])
+    slots: I32 = np.array(sorted(scored), dtype=np.int32)
+    scores: F64 = np.array([scored[slot][0] for slot in slots.tolist()])
 
     def why(chosen: I32) -> list[list[str]]:
-        return [[f"bridge: holds {found[slot][1]}"] for slot in chosen.tolist()]
+        return [[f"bridge: holds {scored[slot][1]}"] for slot in chosen.tolist()]
 
     hops = np.zeros(len(slots), dtype=np.int32)
     return Candidates(slots, scores, hops, why, ages=survey.view.ages, whole=1.0)

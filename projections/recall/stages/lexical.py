@@ -99,7 +99,7 @@ def query_terms(view: View, query: str) -> list[str]:
 def _joined_terms(survey: Survey) -> list[str]:
     """Terms of facts that are two neighbouring words of the query in one: "email" for "e-mail",
     "todo" for "left to do". Inside a phrase, two stop-words are none: "be an" asks for no bean."""
-    view, found = survey.view, list[str]()
+    view, joined = survey.view, list[str]()
     for pair in islice(_NEIGHBOURS.finditer(survey.request.query), TERMS_MAX):
         one, mark, other, end = pair.groups()
         if (one + other).lower() in STOP_WORDS:
@@ -109,8 +109,8 @@ def _joined_terms(survey: Survey) -> list[str]:
             continue
         terms = view.tokenize(one + other)
         if len(terms) == 1 and survey.survivor_mask[view.postings(terms[0])[0]].any():
-            found += terms
-    return found
+            joined += terms
+    return joined
 
 
 def _said_by_names(survey: Survey) -> dict[str, I32]:

@@ -200,13 +200,13 @@ def _run(
     try:
         if choice.without:
             surveyed = surveyed.without(choice.without)
-        found = STAGES[choice.name].run(surveyed, choice.parameters, earlier)
+        proposed = STAGES[choice.name].run(surveyed, choice.parameters, earlier)
         count = choice.candidates
         if choice.per_result is not None:
             count = min(count, choice.per_result * surveyed.limit)
-        hits = _admitted(surveyed, found, count)
+        hits = _admitted(surveyed, proposed, count)
         hits = msgspec.structs.replace(hits, builds_on=STAGES[choice.name].builds_on)
-        detail = found.detail
+        detail = proposed.detail
     except Exception as fault:
         status = _STATUS_OF.get(type(fault), "failed")
         detail = str(fault) or type(fault).__name__
@@ -220,16 +220,16 @@ def _run(
     return _Ran(outcome, hits)
 
 
-def _admitted(surveyed: Survey, found: Candidates, count: int) -> Candidates:
+def _admitted(surveyed: Survey, candidates: Candidates, count: int) -> Candidates:
     """The best ``count`` candidates that pass the gate. The gate judges only as many as needed:
     most hits of a common word are never judged."""
     asked = count
     while True:
-        leading = found.leading(asked)
-        admitted = surveyed.admits(found.slots[leading])
-        if len(admitted) >= count or len(leading) == len(found.slots):
+        leading = candidates.leading(asked)
+        admitted = surveyed.admits(candidates.slots[leading])
+        if len(admitted) >= count or len(leading) == len(candidates.slots):
             break
         asked = 4 * len(leading)
-    if len(admitted) == len(found.slots) <= count:
-        return found
-    return found.only(found.slots.searchsorted(admitted)).best(count)
+    if len(admitted) == len(candidates.slots) <= count:
+        return candidates
+    return candidates.only(candidates.slots.searchsorted(admitted)).best(count)

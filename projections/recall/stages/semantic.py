@@ -134,7 +134,7 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
     details = [f"partial: {missing} facts are not embedded yet"] if missing else []
     if asked.names:
         details.append(f"the names {', '.join(asked.names)} count {parameters.name_share:g}")
-    found = Candidates(
+    candidates = Candidates(
         slots,
         scores,
         np.zeros(len(slots), dtype=np.int32),
@@ -143,7 +143,11 @@ def run(survey: Survey, parameters: Parameters, _earlier: Mapping[str, Candidate
         ages=survey.view.ages,
         unjudged=waiting,
     )
-    return _with_card_scores(survey, parameters, query, found) if parameters.card_share else found
+    return (
+        _with_card_scores(survey, parameters, query, candidates)
+        if parameters.card_share
+        else candidates
+    )
 
 
 def _in_context(
@@ -189,46 +193,48 @@ def _with_neighbours(
     near = given.talk.stretch(np.sort(places), -steps[0], steps[-1])
     members = given.talk.members[near]
     at, known = places_in(slots, members)
-    own = np.where(known, products[at], 0.0)
+    own_products = np.where(known, products[at], 0.0)
     if not known.all():
         others = members[~known]
         order = np.argsort(others)
         besides = np.empty(len(others))
         besides[order] = semantics.vectors.products(query, others[order])
-        own[~known] = besides
-    found = given.at(places)
+        own_products[~known] = besides
+    shares_at = given.at(places)
     here = near.searchsorted(places)
     product = np.zeros(len(places))
     for step in steps:
-        values = own.take(here + step, mode="clip")
-        product += values if step == 0 else found[given.steps.index(step)] * values
+        values = own_products.take(here + step, mode="clip")
+        product += values if step == 0 else shares_at[given.steps.index(step)] * values
     return product
 
 
 def _with_card_scores(
-    survey: Survey, parameters: Parameters, query: F32, found: Candidates
+    survey: Survey, parameters: Parameters, query: F32, candidates: Candidates
 ) -> Candidates:
-    """``found``, with a share of their entity's card's similarity for facts whose own is lower."""
+    """With a share of their entity's card's similarity for facts whose own is lower."""
     about, likeness = card_scores(survey, query, parameters.floor)
     share = parameters.card_share * likeness
-    slots = np.union1d(found.slots, about).astype(np.int32)
-    own, given = np.zeros(len(slots)), np.zeros(len(slots))
-    own[np.searchsorted(slots, found.slots)] = found.scores
-    given[np.searchsorted(slots, about)] = share
+    slots = np.union1d(candidates.slots, about).astype(np.int32)
+    own_scores, lent = np.zeros(len(slots)), np.zeros(len(slots))
+    own_scores[np.searchsorted(slots, candidates.slots)] = candidates.scores
+    lent[np.searchsorted(slots, about)] = share
 
     def why(chosen: I32) -> list[list[str]]:
-        alone = among(chosen, found.slots)
-        of_their_own = iter(found.why(chosen[alone]))
+        alone = among(chosen, candidates.slots)
+        of_their_own = iter(candidates.why(chosen[alone]))
         reasons = [next(of_their_own) if each else [] for each in alone.tolist()]
         at = slots.searchsorted(chosen)
-        for number in np.flatnonzero(given[at] > own[at]).tolist():
+        for number in np.flatnonzero(lent[at] > own_scores[at]).tolist():
             entity = survey.view.entities.text(int(survey.view.entity[chosen[number]]))
             reasons[number].append(f"semantic: by the card of {entity}")
         return reasons
 
     hops = np.zeros(len(slots), dtype=np.int32)
-    lifted = Candidates(slots, np.maximum(own, given), hops, why, found.detail, found.ages)
-    return msgspec.structs.replace(lifted, unjudged=found.unjudged)
+    lifted = Candidates(
+        slots, np.maximum(own_scores, lent), hops, why, candidates.detail, candidates.ages
+    )
+    return msgspec.structs.replace(lifted, unjudged=candidates.unjudged)
 
 
 CARDS_MAX = 100
@@ -244,10 +250,10 @@ def card_scores(survey: Survey, query: F32, floor: float) -> tuple[I32, F64]:
     read. And only in live questions: a card's vector is of its present text.
     """
     semantics, view, moment = survey.semantics, survey.view, survey.moment
-    found: dict[int, float] = {}
+    score_of: dict[int, float] = {}
     present = moment.position == view.position and moment.valid_at_us is None
     if semantics is None or semantics.cards is None or not present:
-        return _sorted(found)
+        return _sorted(score_of)
     count, ceiling = 0, survey.authorization.ceiling
     for key, cosine in semantics.cards.nearest(query, floor):
         if count >= CARDS_MAX:
@@ -260,13 +266,13 @@ def card_scores(survey: Survey, query: F32, floor: float) -> tuple[I32, F64]:
         count += bool(len(slots))
         score = (cosine - floor) / (1.0 - floor)
         for slot in slots.tolist():
-            found[slot] = score
-    return _sorted(found)
+            score_of[slot] = score
+    return _sorted(score_of)
 
 
-def _sorted(found: dict[int, float]) -> tuple[I32, F64]:
-    slots: I32 = np.array(sorted(found), dtype=np.int32)
-    return slots, np.array([found[slot] for slot in slots.tolist()], dtype=np.float64)
+def _sorted(score_of: dict[int, float]) -> tuple[I32, F64]:
+    slots: I32 = np.array(sorted(score_of), dtype=np.int32)
+    return slots, np.array([score_of[slot] for slot in slots.tolist()], dtype=np.float64)
 
 
 def distinct_cosines(

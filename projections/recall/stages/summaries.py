@@ -142,13 +142,13 @@ def _by_period(survey: Survey, slots: I32) -> Iterator[tuple[int, Period]]:
     view, filters = survey.view, survey.filters
     since = -math.inf if filters.since_us is None else filters.since_us
     until = math.inf if filters.until_us is None else filters.until_us
-    entities, of = np.unique(view.entity[slots], return_inverse=True)
+    entities, entity_of = np.unique(view.entity[slots], return_inverse=True)
     periods = [period_of_entity(text) for text in view.entities.texts(entities.tolist())]
     starts = np.array([0 if each is None else each.start_us for each in periods], dtype=np.int64)
     kept = [each is not None and since <= each.start_us <= until for each in periods]
-    chosen = np.flatnonzero(np.array(kept, dtype=np.bool_)[of])
-    order = np.lexsort((*view.ages(slots[chosen]), -starts[of[chosen]]))
+    chosen = np.flatnonzero(np.array(kept, dtype=np.bool_)[entity_of])
+    order = np.lexsort((*view.ages(slots[chosen]), -starts[entity_of[chosen]]))
     for at in chosen[order].tolist():
-        period = periods[of[at]]
+        period = periods[entity_of[at]]
         assert period is not None  # those were left out
         yield int(slots[at]), period

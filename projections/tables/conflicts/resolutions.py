@@ -108,9 +108,9 @@ class ResolutionsPart(SmallPart):
             settled.facts = [fact for fact in settled.facts if fact not in facts]
         self._keep(lambda note, settled: note not in facts and bool(settled.facts))
 
-    def learn(self, of: "ResolutionsPart") -> None:
+    def learn(self, other: "ResolutionsPart") -> None:
         """Add what another part knows of notes. Before the first reader."""
-        self._settlement_of = dict(list(of._settlement_of.items())) | self._settlement_of
+        self._settlement_of = dict(list(other._settlement_of.items())) | self._settlement_of
         self._changes += 1
 
     def _keep(self, wanted: Callable[[str, _Settled], bool]) -> None:
@@ -132,13 +132,13 @@ class ResolutionsPart(SmallPart):
 
     def pairs(self) -> tuple[I32, I32]:
         """Each note and a fact known here that it is about, by slot. In any thread."""
-        held, changes, count = self._pairs, self._changes, len(self._facts.slot_of)
-        if held is None or held.changes != changes or held.facts not in (None, count):
+        cached, changes, count = self._pairs, self._changes, len(self._facts.slot_of)
+        if cached is None or cached.changes != changes or cached.facts not in (None, count):
             pairs = [(note, fact) for note, facts in self._slots() for fact in facts]
             columns: I32 = np.array(pairs, dtype=np.int32).reshape(-1, 2)
             incomplete = count if self.awaited() else None
-            held = self._pairs = _Pairs(changes, incomplete, (columns[:, 0], columns[:, 1]))
-        return held.slots
+            cached = self._pairs = _Pairs(changes, incomplete, (columns[:, 0], columns[:, 1]))
+        return cached.slots
 
     def _slots(self) -> Iterator[tuple[int, list[int]]]:
         slot_of, arrays = self._facts.slot_of, self._facts.arrays

@@ -142,11 +142,11 @@ class AliasBook:
     ) -> list[AliasRow]:
         """Live aliases at a position that pass ``shown``, by name, after ``after``."""
         names = sorted(name for name in self._by_raw if name > after)
-        found: list[AliasRow] = []
+        aliases: list[AliasRow] = []
         for name in names:
             row = self.get(name, position)
             if row is not None and shown(row):
-                found.append(row)
-                if len(found) == limit:
+                aliases.append(row)
+                if len(aliases) == limit:
                     break
-        return found
+        return aliases

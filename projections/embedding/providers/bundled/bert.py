@@ -81,9 +81,9 @@ class FloatGraph:
 
     def _mixed(self, at: str, hidden: str) -> str:
         """What attention makes of the tokens."""
-        own = [f"{at}attention.self.{part}" for part in ("query", "key", "value")]
-        weight = np.concatenate([self._tensors[f"{part}.weight"] for part in own]).T
-        bias = np.concatenate([self._tensors[f"{part}.bias"] for part in own])
+        names = [f"{at}attention.self.{part}" for part in ("query", "key", "value")]
+        weight = np.concatenate([self._tensors[f"{part}.weight"] for part in names]).T
+        bias = np.concatenate([self._tensors[f"{part}.bias"] for part in names])
         weights = self._weight(f"{at}qkv.weight", weight), self._weight(f"{at}qkv.bias", bias)
         return self._fused("Attention", hidden, *weights, "mask", num_heads=HEADS)
 
@@ -93,9 +93,9 @@ class FloatGraph:
         bias = self._weight(f"{at}.dense.bias")
         return self._fused("SkipLayerNormalization", *inputs, bias, epsilon=EPSILON)
 
-    def _product(self, name: str, of: str) -> str:
+    def _product(self, name: str, inputs: str) -> str:
         weight = self._weight(f"{name}.weight", self._tensors[f"{name}.weight"].T)
-        return self._node("MatMul", of, weight)
+        return self._node("MatMul", inputs, weight)
 
     def _norm(self, name: str) -> tuple[str, str]:
         return self._weight(f"{name}.weight"), self._weight(f"{name}.bias")
@@ -134,25 +134,25 @@ class Int8Graph(FloatGraph):
         super().__init__(tensors)
 
     def _mixed(self, at: str, hidden: str) -> str:
-        own = [f"{at}attention.self.{part}" for part in ("query", "key", "value")]
-        weight = np.concatenate([self._tensors[f"{part}.weight"] for part in own])
-        bias = np.concatenate([self._tensors[f"{part}.bias"] for part in own])
+        names = [f"{at}attention.self.{part}" for part in ("query", "key", "value")]
+        weight = np.concatenate([self._tensors[f"{part}.weight"] for part in names])
+        bias = np.concatenate([self._tensors[f"{part}.bias"] for part in names])
         wide = self._int8_product(f"{at}qkv", hidden, weight)
         parts = self._nodes_of("Split", 3, wide, axis=-1)
         inputs = (*parts, self._weight(f"{at}qkv.bias", bias), "mask")
         return self._fused("MultiHeadAttention", *inputs, num_heads=HEADS)
 
-    def _product(self, name: str, of: str) -> str:
-        return self._int8_product(name, of, self._tensors[f"{name}.weight"])
+    def _product(self, name: str, inputs: str) -> str:
+        return self._int8_product(name, inputs, self._tensors[f"{name}.weight"])
 
-    def _int8_product(self, name: str, of: str, weight: F32) -> str:
+    def _int8_product(self, name: str, inputs: str, weight: F32) -> str:
         """The product with a weight of (outputs, inputs)."""
         one = self._constant("one", np.float32(1))
         middle = self._constant("middle", np.uint8(UINT8_ZERO))
-        peaks = self._node("ReduceMax", self._node("Abs", of), axes=[-1], keepdims=1)
+        peaks = self._node("ReduceMax", self._node("Abs", inputs), axes=[-1], keepdims=1)
         step = self._constant("step", np.float32(1 / INT8_MAX))
         scales = self._node("Mul", peaks, step)
-        rows = self._node("QuantizeLinear", self._node("Div", of, scales), one, middle)
+        rows = self._node("QuantizeLinear", self._node("Div", inputs, scales), one, middle)
         column_scales = np.abs(weight).max(axis=1) / np.float32(INT8_MAX)
         columns = np.rint(weight / column_scales[:, None]).T
         if self._signed:

@@ -167,28 +167,29 @@ def _sides(
     claimants = [DisputeSide(*row) for row in query(context.db, _CLAIMANTS, (*key, context.now_us))]
     shown = readable(context, rights, [side.id for side in claimants])
     claimants = [side for side in claimants if side.id in shown]
-    mine = [side for side in claimants if side.value == value]
+    holders = [side for side in claimants if side.value == value]
     rivals = [side for side in claimants if side.value != value]
-    if not mine or not rivals:
+    if not holders or not rivals:
         return None
-    last = max(side.hlc for side in mine)
+    last = max(side.hlc for side in holders)
     later = {side.value for side in rivals if side.hlc > last}
     rivals = [side for side in rivals if side.value in later] or rivals
     unexpired = (
-        [side for side in sides if side.valid_until_us > context.now_us] for sides in (mine, rivals)
+        [side for side in sides if side.valid_until_us > context.now_us]
+        for sides in (holders, rivals)
     )
-    return first_overlap(*unexpired) or (rivals[0], mine[0])
+    return first_overlap(*unexpired) or (rivals[0], holders[0])
 
 
 def first_overlap(
-    mine: Sequence[DisputeSide], rivals: Sequence[DisputeSide]
+    holders: Sequence[DisputeSide], rivals: Sequence[DisputeSide]
 ) -> tuple[DisputeSide, DisputeSide] | None:
-    """The first of ``mine`` that overlaps a rival, after the first rival that it overlaps."""
-    facing = have_rivals(_validity(mine, 0), _validity(rivals, 1))
+    """The first of ``holders`` that overlaps a rival, after the first rival that it overlaps."""
+    facing = have_rivals(_validity(holders, 0), _validity(rivals, 1))
     if not facing.any():
         return None
-    own = mine[int(facing.argmax())]
-    return next(rival for rival in rivals if own.overlaps(rival)), own
+    holder = holders[int(facing.argmax())]
+    return next(rival for rival in rivals if holder.overlaps(rival)), holder
 
 
 def _validity(sides: Sequence[DisputeSide], value: int) -> Validity:

@@ -197,7 +197,7 @@ class _Batch:
             raise FactConflictError(
                 "self_replace", "the new fact is among those it replaces", delta_id
             )
-        found: list[DeltaFact] = []
+        replaced: list[DeltaFact] = []
         warnings: list[str] = []
         for name in names:
             try:
@@ -212,12 +212,12 @@ class _Batch:
                     raise
                 warnings.append(f"{conflict.reason}: {conflict}")
                 continue
-            if fact in found:
+            if fact in replaced:
                 raise FactConflictError(
                     "duplicate_replaces", "replaces names a fact twice", delta_id
                 )
-            found.append(fact)
-        return found, warnings
+            replaced.append(fact)
+        return replaced, warnings
 
     def _check_version(self, proposal: Proposal, fact: DeltaFact) -> None:
         expected = getattr(proposal.delta, "expected_version", None)
