@@ -17,7 +17,7 @@ from engramlog.replay.erasing import Cleaner
 from engramlog.replay.verify import verify
 from tests.worlds.data_files import files_with
 from tests.worlds.erasure_receipts import receipt_fault
-from tests.worlds.garden_requests import made
+from tests.worlds.garden_requests import create_garden
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.memory_requests import apply, delta, put
 from tests.worlds.memory_requests import facts as memory_facts
@@ -297,8 +297,8 @@ def test_every_mention_of_an_erased_fact_goes_and_a_rebuild_agrees(
 ) -> None:
     live = serve(auth_required=True, sanitizer_mode="warn")
     ann = live.key_of("ann", "read", "write")
-    made(live, ann, "wait", quarantine=True)
-    made(live, ann, "ops")
+    create_garden(live, ann, "wait", quarantine=True)
+    create_garden(live, ann, "ops")
     waiting = live.state(key=ann, garden_id="wait", v=f"{SECRET} waits")
     admitted = live.call(
         "POST",

@@ -8,7 +8,7 @@ import pytest
 from engramlog.projections.episodes.reading_deltas import memory_facts_at
 from engramlog.projections.moment import LIVE
 from tests.worlds.counted_work import sql_work
-from tests.worlds.garden_requests import made
+from tests.worlds.garden_requests import create_garden
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.memory_requests import apply, delta, facts, objects
 
@@ -255,7 +255,7 @@ def test_facts_of_others_are_neither_read_nor_replaced(serve: Callable[..., Live
 def test_facts_of_a_garden_are_its_members_alone(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     member, other = live.key_of("member"), live.key_of("other")
-    garden = made(live, member, scope="team")
+    garden = create_garden(live, member, scope="team")
     place = {"scope": "team", "garden_id": "ops"}
     answer = apply(live, delta("add", id="f-1"), key=member, **place)
     (done,) = answer.json()["results"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engramlog.projections.tables.database import query
-from tests.worlds.garden_requests import made
+from tests.worlds.garden_requests import create_garden
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.processes import engramlog
 from tests.worlds.waiting import until
@@ -157,7 +157,7 @@ def test_a_garden_keeps_its_summaries(serve: Callable[..., LiveNode]) -> None:
     live = serve(auth_required=True)
     install(live)
     member, other = live.key_of("member"), live.key_of("other")
-    garden = made(live, member)
+    garden = create_garden(live, member)
     record(live, "Of the garden.", key=member, scope=garden["scope"], garden_id=garden["id"])
     assert texts(live, member) == [["Of the garden."]]
     assert texts(live, member, garden_id=garden["id"]) == [["Of the garden."]]

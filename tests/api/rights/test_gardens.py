@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worlds.garden_requests import joined, made, told
+from tests.worlds.garden_requests import add_member, create_garden, status_and_body
 from tests.worlds.live import LiveNode, fact
 from tests.worlds.memory_requests import put
 
@@ -19,7 +19,7 @@ def node(serve: Callable[..., LiveNode]) -> LiveNode:
 
 def test_the_creator_is_the_first_admin(node: LiveNode) -> None:
     key = node.key_of("ann")
-    garden = made(node, key, "  OPS ", description="on call")
+    garden = create_garden(node, key, "  OPS ", description="on call")
     assert (garden["slug"], garden["scope"], garden["quarantine"]) == ("ops", "company", False)
     assert garden["garden_id"].endswith("/garden/ops")
     assert [(m["entity_uri"], m["role"]) for m in garden["members"]] == [("agent:ann", "admin")]
@@ -27,7 +27,7 @@ def test_the_creator_is_the_first_admin(node: LiveNode) -> None:
         assert node.call("GET", f"/v1/gardens/{name}", key=key).json() == garden
     assert node.call("GET", "/v1/gardens", key=key).json() == [garden]
     taken = node.call("POST", "/v1/gardens", key=key, json={"slug": "ops", "name": "x"})
-    assert told(taken) == (409, {"detail": "slug already exists"})
+    assert status_and_body(taken) == (409, {"detail": "slug already exists"})
 
 
 @pytest.mark.parametrize("slug", ["", "-a", "a_b", "a" * 64, "ö"])
@@ -50,20 +50,20 @@ def test_without_authentication_everybody_is_one_member(live: LiveNode) -> None:
 
 def test_members_write_by_role(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    made(node, ann)
+    create_garden(node, ann)
 
     def refusal(role: str) -> tuple[int, dict[str, str]]:
         return 403, {"detail": f"write permission required — you are a {role} in this garden"}
 
     for role in ROLES:
         name = role.replace(":", "-")
-        joined(node, ann, name, role)
+        add_member(node, ann, name, role)
         key = node.key_of(name)
         answer = node.call("POST", "/v1/facts", key=key, json=fact(garden_id="ops", v=role))
         if role in ("admin", "writer"):
             assert answer.status_code == 201, answer.text
         else:
-            assert told(answer) == refusal(role)
+            assert status_and_body(answer) == refusal(role)
         assert node.call("GET", "/v1/facts", key=key).status_code == 200
     reader_key = node.key_of("reader")
     for _ in range(2):  # a_repeated_request_gets_the_same_refusal
@@ -74,18 +74,18 @@ def test_members_write_by_role(node: LiveNode) -> None:
             json=fact(garden_id="ops"),
             headers={"Idempotency-Key": "again"},
         )
-        assert told(answer) == refusal("reader")
+        assert status_and_body(answer) == refusal("reader")
     stranger = node.key_of("stranger")
     answer = node.call("POST", "/v1/facts", key=stranger, json=fact(garden_id="ops"))
-    assert told(answer) == NOT_FOUND
+    assert status_and_body(answer) == NOT_FOUND
 
 
 def test_the_scope_of_a_fact_is_its_gardens(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    made(node, ann)
+    create_garden(node, ann)
     wrong = node.call("POST", "/v1/facts", key=ann, json=fact(garden_id="ops", scope="local"))
     detail = "scope mismatch: garden scope is 'company' but fact scope is 'local'"
-    assert told(wrong) == (422, {"detail": detail})
+    assert status_and_body(wrong) == (422, {"detail": detail})
     both = [fact(garden_id="ops"), fact(garden_id="ops", scope="local"), fact(garden_id="none")]
     batch = node.call("POST", "/v1/facts/batch", key=ann, json=both).json()["results"]
     assert [item["status"] for item in batch] == [201, 422, 404]
@@ -93,35 +93,35 @@ def test_the_scope_of_a_fact_is_its_gardens(node: LiveNode) -> None:
 
 def test_members_join_change_roles_and_leave(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    made(node, ann)
-    joined(node, ann, "bo", "reader")
+    create_garden(node, ann)
+    add_member(node, ann, "bo", "reader")
     path = "/v1/gardens/ops/members"
     again = node.call("POST", path, key=ann, json={"entity_uri": "agent:bo", "role": "writer"})
     detail = "entity is already a member with role 'reader'; use PATCH to change role"
-    assert told(again) == (409, {"detail": detail})
+    assert status_and_body(again) == (409, {"detail": detail})
     before = node.call("GET", path, key=ann).json()[1]
     changed = node.call("PATCH", f"{path}/agent:bo", key=ann, json={"role": "writer"}).json()
     assert changed == {**before, "role": "writer"}
     absent = node.call("PATCH", f"{path}/agent:zed", key=ann, json={"role": "writer"})
-    assert told(absent) == (404, {"detail": "member not found"})
+    assert status_and_body(absent) == (404, {"detail": "member not found"})
     bo = node.key_of("bo")
     refused = node.call("POST", path, key=bo, json={"entity_uri": "agent:cy"})
-    assert told(refused) == (403, {"detail": "garden admin permission required"})
+    assert status_and_body(refused) == (403, {"detail": "garden admin permission required"})
     assert node.call("DELETE", f"{path}/agent:bo", key=ann).status_code == 204
-    assert told(node.call("GET", path, key=bo)) == NOT_FOUND
+    assert status_and_body(node.call("GET", path, key=bo)) == NOT_FOUND
     bad = node.call("POST", path, key=ann, json={"entity_uri": "agent:cy", "role": "owner"})
     assert bad.status_code == 422
 
 
 def test_the_last_admin_cannot_leave(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    made(node, ann)
-    joined(node, ann, "bo", "writer")
+    create_garden(node, ann)
+    add_member(node, ann, "bo", "writer")
     path = "/v1/gardens/ops/members/agent:ann"
     detail = "cannot remove or demote the last admin; promote another member first"
-    assert told(node.call("DELETE", path, key=ann)) == (403, {"detail": detail})
+    assert status_and_body(node.call("DELETE", path, key=ann)) == (403, {"detail": detail})
     demoted = node.call("PATCH", path, key=ann, json={"role": "reader"})
-    assert told(demoted) == (403, {"detail": detail})
+    assert status_and_body(demoted) == (403, {"detail": detail})
     bo = "/v1/gardens/ops/members/agent:bo"
     assert node.call("PATCH", bo, key=ann, json={"role": "admin"}).status_code == 200
     assert node.call("DELETE", path, key=ann).status_code == 204
@@ -129,17 +129,20 @@ def test_the_last_admin_cannot_leave(node: LiveNode) -> None:
 
 def test_an_admin_of_the_node_administers_and_does_not_read(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    made(node, ann)
+    create_garden(node, ann)
     stated = node.state(key=ann, garden_id="ops")
     root = node.key_of("root", "read", "write", "admin")
     assert len(node.call("GET", "/v1/gardens", key=root).json()) == 1
     assert node.call("GET", "/v1/gardens/ops/members", key=root).status_code == 200
     member = (403, {"detail": "not a member of this garden"})
-    assert told(node.call("GET", "/v1/facts", key=root, params={"garden_id": "ops"})) == member
+    assert (
+        status_and_body(node.call("GET", "/v1/facts", key=root, params={"garden_id": "ops"}))
+        == member
+    )
     written = node.call("POST", "/v1/facts", key=root, json=fact(garden_id="ops"))
-    assert told(written) == member
+    assert status_and_body(written) == member
     assert node.call("GET", f"/v1/facts/{stated['id']}", key=root).status_code == 404
-    joined(node, root, "root", "reader")
+    add_member(node, root, "root", "reader")
     assert node.call("GET", f"/v1/facts/{stated['id']}", key=root).status_code == 200
     added = node.call("GET", "/v1/gardens/ops/members", key=ann).json()
     assert [m["entity_uri"] for m in added] == ["agent:ann", "agent:root"]
@@ -147,30 +150,30 @@ def test_an_admin_of_the_node_administers_and_does_not_read(node: LiveNode) -> N
 
 def test_a_deleted_garden_takes_its_facts_out_of_sight(node: LiveNode) -> None:
     ann, bo = node.key_of("ann"), node.key_of("bo")
-    old = made(node, ann)
-    joined(node, ann, "bo", "writer")
+    old = create_garden(node, ann)
+    add_member(node, ann, "bo", "writer")
     stated = node.state(key=ann, garden_id="ops")
     refused = node.call("DELETE", "/v1/gardens/ops", key=bo)
-    assert told(refused) == (403, {"detail": "garden admin permission required"})
+    assert status_and_body(refused) == (403, {"detail": "garden admin permission required"})
     assert node.call("DELETE", "/v1/gardens/ops", key=ann).status_code == 204
     for key in (ann, bo):
         assert node.call("GET", f"/v1/facts/{stated['id']}", key=key).status_code == 404
         assert node.call("GET", "/v1/facts", key=key).json()["total"] == 0
-        assert told(node.call("GET", "/v1/gardens/ops", key=key)) == NOT_FOUND
-    new = made(node, ann)
+        assert status_and_body(node.call("GET", "/v1/gardens/ops", key=key)) == NOT_FOUND
+    new = create_garden(node, ann)
     assert new["id"] != old["id"]
     assert node.call("GET", "/v1/facts", key=ann).json()["total"] == 0
 
 
 def test_present_rights_apply_to_the_past(node: LiveNode) -> None:
     ann, bo = node.key_of("ann"), node.key_of("bo")
-    made(node, ann)
+    create_garden(node, ann)
     stated = node.state(key=ann, garden_id="ops", v="the atlas ledger")
     at = {"as_of": f"position:{stated['position']}"}
     path = f"/v1/facts/{stated['id']}"
     recalled = {"query": "atlas", "scope": "company", **at}
     assert node.call("GET", path, key=bo, params=at).status_code == 404
-    joined(node, ann, "bo", "reader")  # later than the requested moment
+    add_member(node, ann, "bo", "reader")  # later than the requested moment
     assert node.call("GET", path, key=bo, params=at).status_code == 200
     assert node.call("POST", "/v1/recall", key=bo, json=recalled).json()["total_scored"] == 1
     gone = node.call("DELETE", "/v1/gardens/ops/members/agent:bo", key=ann)
@@ -181,8 +184,8 @@ def test_present_rights_apply_to_the_past(node: LiveNode) -> None:
 
 def test_facts_contradict_each_other_within_a_garden_alone(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    made(node, ann)
-    made(node, ann, "lab")
+    create_garden(node, ann)
+    create_garden(node, ann, "lab")
     open_fact = node.state(key=ann, v="CEO")
     for garden in ("ops", "lab"):
         assert not node.state(key=ann, v="CTO", garden_id=garden)["contradicted"]
@@ -197,7 +200,7 @@ def test_facts_contradict_each_other_within_a_garden_alone(node: LiveNode) -> No
     path = f"/v1/conflicts/{found[0]['conflict_id']}/resolve"
     bo = node.key_of("bo")
     assert node.call("POST", path, key=bo, json=winner).status_code == 404
-    joined(node, ann, "bo", "reader", "lab")
+    add_member(node, ann, "bo", "reader", "lab")
     assert node.call("POST", path, key=bo, json=winner).status_code == 403
     settled = node.call("POST", path, key=ann, json=winner).json()
     note = node.call("GET", f"/v1/facts/{settled['resolution_fact_id']}", key=ann).json()
@@ -207,7 +210,7 @@ def test_facts_contradict_each_other_within_a_garden_alone(node: LiveNode) -> No
 
 def test_the_same_two_values_are_a_conflict_in_each_garden_and_outside(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    gardens = [None, *(made(node, ann, slug)["id"] for slug in ("ops", "lab"))]
+    gardens = [None, *(create_garden(node, ann, slug)["id"] for slug in ("ops", "lab"))]
     for garden in gardens:
         for value in ("CEO", "CTO"):
             node.state(key=ann, v=value, garden_id=garden)
@@ -218,8 +221,8 @@ def test_the_same_two_values_are_a_conflict_in_each_garden_and_outside(node: Liv
 
 def test_a_former_writer_changes_no_attributes_of_its_facts(node: LiveNode) -> None:
     ann, bo = node.key_of("ann"), node.key_of("bo")
-    made(node, ann)
-    joined(node, ann, "bo", "writer")
+    create_garden(node, ann)
+    add_member(node, ann, "bo", "writer")
     path = f"/v1/facts/{node.state(key=bo, garden_id='ops')['id']}/attributes"
     assert node.call("PATCH", path, key=bo, json={"relevance": 10}).status_code == 200
     member = "/v1/gardens/ops/members/agent:bo"
@@ -231,7 +234,7 @@ def test_a_former_writer_changes_no_attributes_of_its_facts(node: LiveNode) -> N
 
 def test_a_denial_in_a_garden_ends_the_gardens_fact(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    made(node, ann)
+    create_garden(node, ann)
     outside = node.state(key=ann, v="CEO")
     inside = node.state(key=ann, v="CEO", garden_id="ops")
     assert outside["id"] != inside["id"]
@@ -240,7 +243,7 @@ def test_a_denial_in_a_garden_ends_the_gardens_fact(node: LiveNode) -> None:
     listed = node.call("GET", "/v1/facts", key=ann).json()["facts"]
     assert [each["id"] for each in listed] == [outside["id"]]
     bo = node.key_of("bo")
-    joined(node, ann, "bo", "reader")
+    add_member(node, ann, "bo", "reader")
     again = node.state(key=ann, v="CFO", garden_id="ops")
     refused = node.call("POST", f"/v1/facts/{again['id']}/retract", key=bo, json={})
     assert refused.status_code == 403
@@ -248,7 +251,7 @@ def test_a_denial_in_a_garden_ends_the_gardens_fact(node: LiveNode) -> None:
 
 def test_lists_and_recalls_stay_within_a_named_garden(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    garden = made(node, ann)
+    garden = create_garden(node, ann)
     node.state(key=ann, v="atlas outside")
     inside = node.state(key=ann, relation="memory:plan", v="atlas inside", garden_id="ops")
     for name in ("ops", "OPS ", garden["id"], garden["garden_id"]):
@@ -262,12 +265,12 @@ def test_lists_and_recalls_stay_within_a_named_garden(node: LiveNode) -> None:
         assert [item["fact"]["id"] for item in found["facts"]] == [inside["id"]]
     foreign = "stigmem://elsewhere.example/garden/ops"
     answer = node.call("POST", "/v1/recall", key=ann, json={"query": "x", "garden_id": foreign})
-    assert told(answer) == NOT_FOUND
+    assert status_and_body(answer) == NOT_FOUND
 
 
 def test_an_export_has_the_facts_and_episodes_of_the_callers_gardens(node: LiveNode) -> None:
     ann, bo = node.key_of("ann"), node.key_of("bo")
-    made(node, ann)
+    create_garden(node, ann)
     for garden, where in ((None, "outside"), ("ops", "inside")):
         node.state(key=ann, v=f"a fact {where}", garden_id=garden)
         put(node, key=ann, content=f"words {where}", scope="company", garden_id=garden)
@@ -281,8 +284,8 @@ def test_an_export_has_the_facts_and_episodes_of_the_callers_gardens(node: LiveN
 
 def test_a_sweep_reaches_only_gardens_that_the_caller_writes_in(node: LiveNode) -> None:
     ann, bo, cy = node.key_of("ann"), node.key_of("bo"), node.key_of("cy")
-    made(node, ann)
-    joined(node, ann, "bo", "reader")
+    create_garden(node, ann)
+    add_member(node, ann, "bo", "reader")
     stated = node.state(key=ann, garden_id="ops")
     node.state(key=ann)
     sweep = {"scope": "company", "ttl_seconds": 0}
@@ -298,7 +301,7 @@ def test_a_sweep_reaches_only_gardens_that_the_caller_writes_in(node: LiveNode) 
 
 def test_garden_facts_have_their_own_stream(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    garden = made(node, ann)
+    garden = create_garden(node, ann)
     node.state(key=ann)
     stated = node.state(key=ann, garden_id="ops", v="a")
     node.state(key=ann, garden_id="ops", v="b")
@@ -313,9 +316,9 @@ def test_garden_facts_have_their_own_stream(node: LiveNode) -> None:
 
 def test_a_rebuild_finds_gardens_members_and_reviews_again(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    made(node, ann)
-    made(node, ann, "wait", quarantine=True)
-    joined(node, ann, "bo", "writer")
+    create_garden(node, ann)
+    create_garden(node, ann, "wait", quarantine=True)
+    add_member(node, ann, "bo", "writer")
     node.call("PATCH", "/v1/gardens/ops/members/agent:bo", key=ann, json={"role": "reader"})
     waiting = node.state(key=ann, garden_id="wait")
     node.state(key=ann, garden_id="ops", v="x")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.garden_requests import joined, made, told
+from tests.worlds.garden_requests import add_member, create_garden, status_and_body
 from tests.worlds.live import LiveNode
 
 
@@ -14,10 +14,10 @@ def node(serve: Callable[..., LiveNode]) -> LiveNode:
     """A quarantine ``wait`` (ann admin, mo moderator, wes writer, rea reader) and ``ops``."""
     live = serve(auth_required=True, explain_permission="read")
     ann = live.key_of("ann")
-    made(live, ann, "wait", quarantine=True)
-    made(live, ann, "ops")
+    create_garden(live, ann, "wait", quarantine=True)
+    create_garden(live, ann, "ops")
     for name, role in (("mo", "quarantine:moderator"), ("wes", "writer"), ("rea", "reader")):
-        joined(live, ann, name, role, "wait")
+        add_member(live, ann, name, role, "wait")
     return live
 
 
@@ -91,7 +91,7 @@ def test_an_admitted_fact_is_outside_with_the_same_content(node: LiveNode) -> No
     assert (old["confidence"], old["quarantine_status"]) == (0.0, "promoted")
     assert node.call("GET", f"/v1/facts/{stated['id']}", key=out).status_code == 404
     again = node.call("POST", f"/v1/quarantine/{stated['id']}/admit", key=mo)
-    assert told(again) == (409, {"detail": "fact_not_quarantine_pending"})
+    assert status_and_body(again) == (409, {"detail": "fact_not_quarantine_pending"})
     for status in ("promoted", "admitted"):
         params = {"quarantine_status": status}
         item = node.call("GET", "/v1/quarantine", key=mo, params=params).json()["items"][0]
@@ -103,8 +103,8 @@ def test_a_fact_moves_to_a_garden_that_its_moderator_writes_in(node: LiveNode) -
     stated = waiting(node)
     body = {"fact_id": stated["id"], "target_garden_id": "ops", "reason": "ok"}
     hidden = node.call("POST", "/v1/gardens/wait/promote", key=mo, json=body)
-    assert told(hidden) == (404, {"detail": "target garden not found"})
-    joined(node, ann, "mo", "reader", "ops")
+    assert status_and_body(hidden) == (404, {"detail": "target garden not found"})
+    add_member(node, ann, "mo", "reader", "ops")
     assert node.call("POST", "/v1/gardens/wait/promote", key=mo, json=body).status_code == 403
     done = node.call("POST", "/v1/gardens/wait/promote", key=ann, json=body).json()
     assert done["action"] == "promoted"
@@ -114,7 +114,7 @@ def test_a_fact_moves_to_a_garden_that_its_moderator_writes_in(node: LiveNode) -
 
 def test_a_fact_moves_from_one_quarantine_to_no_other(node: LiveNode) -> None:
     ann = node.key_of("ann")
-    made(node, ann, "other", quarantine=True)
+    create_garden(node, ann, "other", quarantine=True)
     body = {"fact_id": waiting(node)["id"], "target_garden_id": "other"}
     answer = node.call("POST", "/v1/gardens/wait/promote", key=ann, json=body)
     assert answer.json()["detail"]["code"] == "target_is_quarantine"
@@ -125,7 +125,7 @@ def test_a_moderator_judges_nothing_above_its_ceiling(node: LiveNode) -> None:
     stated = waiting(node)
     low = node.mint("read", "write", entity="agent:mo", max_classification=0, scopes=["company"])
     answer = node.call("POST", f"/v1/quarantine/{stated['id']}/admit", key=low)
-    assert told(answer) == (404, {"detail": "quarantined fact not found"})
+    assert status_and_body(answer) == (404, {"detail": "quarantined fact not found"})
 
 
 def test_a_rejected_fact_no_longer_holds(node: LiveNode) -> None:
@@ -150,10 +150,10 @@ def test_only_moderators_and_admins_judge(node: LiveNode) -> None:
     for name in ("wes", "rea"):
         key = node.key_of(name)
         answer = node.call("POST", f"/v1/quarantine/{stated['id']}/reject", key=key)
-        assert told(answer) == (403, {"detail": detail})
+        assert status_and_body(answer) == (403, {"detail": detail})
     out = node.key_of("out")
     answer = node.call("POST", f"/v1/quarantine/{stated['id']}/reject", key=out)
-    assert told(answer) == (404, {"detail": "quarantined fact not found"})
+    assert status_and_body(answer) == (404, {"detail": "quarantined fact not found"})
 
 
 def test_only_pending_facts_of_this_quarantine_can_be_reviewed(node: LiveNode) -> None:
@@ -161,28 +161,31 @@ def test_only_pending_facts_of_this_quarantine_can_be_reviewed(node: LiveNode) -
     plain = node.state(key=ann, garden_id="ops")
     body = {"fact_id": plain["id"]}
     wrong = node.call("POST", "/v1/gardens/ops/promote", key=ann, json=body)
-    assert told(wrong) == (422, {"detail": "this endpoint is only valid for quarantine gardens"})
+    assert status_and_body(wrong) == (
+        422,
+        {"detail": "this endpoint is only valid for quarantine gardens"},
+    )
     assert node.call("POST", "/v1/gardens/wait/promote", key=ann, json=body).status_code == 404
     for fact in (plain, node.state(key=ann)):
         answer = node.call("POST", f"/v1/quarantine/{fact['id']}/admit", key=ann)
-        assert told(answer) == (404, {"detail": "quarantined fact not found"})
+        assert status_and_body(answer) == (404, {"detail": "quarantined fact not found"})
     stated = waiting(node)
-    made(node, ann, "other", quarantine=True)
+    create_garden(node, ann, "other", quarantine=True)
     for verb in ("promote", "reject"):
         path, body = f"/v1/gardens/other/{verb}", {"fact_id": stated["id"]}
         elsewhere = node.call("POST", path, key=ann, json=body)
-        assert told(elsewhere) == (404, {"detail": "quarantined fact not found"})
+        assert status_and_body(elsewhere) == (404, {"detail": "quarantined fact not found"})
     assert node.call("GET", "/v1/quarantine", key=ann).json()["total"] == 1
     node.call("POST", f"/v1/facts/{stated['id']}/retract", key=node.key_of("wes"), json={})
     answer = node.call("POST", f"/v1/quarantine/{stated['id']}/admit", key=ann)
-    assert told(answer) == (409, {"detail": "fact_not_quarantine_pending"})
+    assert status_and_body(answer) == (409, {"detail": "fact_not_quarantine_pending"})
     assert node.call("GET", "/v1/quarantine", key=ann).json()["total"] == 0
 
 
 def test_a_quarantine_with_pending_facts_cannot_be_deleted(node: LiveNode) -> None:
     ann, stated = node.key_of("ann"), waiting(node)
     refused = node.call("DELETE", "/v1/gardens/wait", key=ann)
-    assert told(refused) == (409, {"detail": "quarantine_has_pending_facts"})
+    assert status_and_body(refused) == (409, {"detail": "quarantine_has_pending_facts"})
     node.call("POST", f"/v1/quarantine/{stated['id']}/reject", key=ann)
     assert node.call("DELETE", "/v1/gardens/wait", key=ann).status_code == 204
 
