@@ -256,8 +256,9 @@ class EventLog(ReadableLog, Protocol):
         ...
 
     def scrub(self) -> None:
-        """Remove all traces of erased payloads from the log's storage. Blocks writing. Raises
-        StorageFull or StorageFailed; then nothing is lost, and a retry is safe."""
+        """Remove all traces of erased payloads from the log's storage. Writes may wait. Call it
+        between transactions, from any thread. Raises StorageFull or StorageFailed; then nothing is
+        lost, and a retry is safe."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Cleaning up after erasures: rewriting every file of the node without the erased text.
+"""Cleaning up after erasures: every file of the node loses the erased text.
 
 Once an erasure is committed, no answer shows the text. Bytes remain: freed pages, write-ahead logs,
 vectors, cached embeddings, archive segments, receipts of recalls that returned it. Each step is
@@ -40,6 +40,7 @@ from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.store import other_generations
 from engramlog.projections.writing.commands import Command, EraseEvents
 from engramlog.projections.writing.writer import Writer
+from engramlog.replay.rebuild import rewrite_serving
 from engramlog.replay.snapshots import Snapshots
 
 RECEIPT_CONTEXT = b"engramlog/erasure-receipt/1\n"
@@ -180,7 +181,7 @@ class Cleaner:
             return self.positions(waiting)
 
         steps: dict[str, Callable[[], object]] = {
-            "log": lambda: self._exclusively(self._log.scrub),
+            "log": self._log.scrub,
             "snapshots": lambda: self._snapshots.remove_holding(positions()),
             "tables": lambda: self._scrub_tables(positions()),
             "vectors": lambda: self._purge_vectors(waiting),
@@ -212,17 +213,13 @@ class Cleaner:
                 self._submit(EraseEvents(erasure_id=erasure_id, reason=reason, events=some))
 
     def _scrub_tables(self, positions: list[int]) -> None:
-        """Rewrite the projections file, and remove earlier copies of it. Raises StorageFailed
-        during a rebuild."""
+        """Replace the projections file by a clean copy, and remove earlier ones. Raises
+        StorageFailed during a rebuild."""
         rebuilding = StorageFailed("the tables are being rebuilt: they are cleaned after that")
         if other_generations(self._link):
             raise rebuilding
-
-        def rewrite() -> None:
-            with storage_errors():
-                self._writer.store.rewrite()
-
-        self._exclusively(rewrite)
+        with storage_errors():
+            rewrite_serving(self._link, self._log, self._writer, self._reader.pool.reopen)
         if self._snapshots.remove_holding(positions) and other_generations(self._link):
             raise rebuilding
 
@@ -282,9 +279,6 @@ class Cleaner:
 
     def _submit(self, command: Command) -> None:
         self._writer.submit([command], actor=ACTOR).result()
-
-    def _exclusively(self, work: Callable[[], None]) -> None:
-        self._writer.exclusive(work).result()
 
 
 def receipts_of(

@@ -19,13 +19,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engramlog.eventlog.durable_file import sync_file
+from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_fixed, remove_database, tables_position
 from engramlog.projections.tables.digest import TableDigests, differing_tables, digest_tables
 from engramlog.projections.tables.file_state import file_state, other_versions
 from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
-from engramlog.projections.tables.store import ProjectionStore, new_generation, point_link
+from engramlog.projections.tables.store import (
+    ProjectionStore,
+    new_generation,
+    point_link,
+    remove_generation,
+)
 from engramlog.projections.writing.writer import Writer
 from engramlog.replay.snapshots import PassedOver, Snapshots
 
@@ -175,9 +181,8 @@ def rebuild_serving(
         writer.image.tail.settle()
     except TablesDamaged:
         damaged = True
-    old = writer.store.path
     with ExitStack() as opened:
-        blue = _opened(old)
+        blue = _opened(writer.store.path)
         if blue is None:
             damaged, until = True, log.head().position
         else:
@@ -206,8 +211,34 @@ def rebuild_serving(
             remove_database(green.path)
             raise DigestMismatch(wrong)
     _take_over(link, green.path, log, writer, swapped, settled=not damaged)
-    remove_database(old)
     return green.report(monotonic() - began, compared=wrong is not None)
+
+
+def rewrite_serving(link: Path, log: EventLog, writer: Writer, swapped: Callable[[], None]) -> None:
+    """Swap a copy of the tables in that holds nothing of deleted rows, while blue serves reads and
+    writes; ``swapped`` as in ``rebuild_serving``. Raises StorageError, WriterBusy, WriterClosed:
+    blue stays in use."""
+    writer.image.tail.settle()
+    green = _clean_copy(link, writer.store.path)
+    _take_over(link, green, log, writer, swapped, settled=True)
+
+
+def _clean_copy(link: Path, tables: Path) -> Path:
+    """A new generation with the same rows, and nothing of deleted ones; synced to disk."""
+    copy = new_generation(link)
+    try:
+        copy_database(tables, copy)
+        green = new_generation(link)
+        try:
+            with closing(ProjectionStore(link, copy, bulk=True)) as store:
+                store.write_clean(green)
+            sync_file(green)
+        except BaseException:
+            remove_database(green)
+            raise
+    finally:
+        remove_database(copy)
+    return green
 
 
 def _opened(tables: Path) -> apsw.Connection | None:
@@ -247,13 +278,14 @@ def _take_over(
     *,
     settled: bool,
 ) -> None:
-    """Bring green tables up to the log and let the writer continue with them. If that fails, blue
-    stays in use and green is removed. ``settled``: whether the writer first writes what waits for
-    blue."""
+    """Bring green tables up to the log, let the writer continue with them, and remove blue. If that
+    fails, blue stays in use and green is removed. ``settled``: whether the writer first writes what
+    waits for blue."""
     store = ProjectionStore(link, path, history=log)
 
-    def swap() -> None:
+    def swap() -> Path:
         replay_into(store, log, log.head().position)
+        blue = writer.store.path
         try:
             point_link(link, path)
             writer.replace_store(store)
@@ -262,10 +294,11 @@ def _take_over(
                 point_link(link, writer.store.path)
             raise
         swapped()
+        return blue
 
     try:
         replay_into(store, log, log.head().position)
-        writer.exclusive(swap, settled=settled).result()
+        remove_generation(link, writer.exclusive(swap, settled=settled).result())
     except BaseException:
         if writer.store is not store:
             store.close()

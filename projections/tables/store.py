@@ -15,12 +15,17 @@ import apsw
 from msgspec import Struct
 
 from engramlog.eventlog.durable_file import sync_folder
-from engramlog.eventlog.engines.sqlite.erasing import truncate_wal
 from engramlog.eventlog.errors import UnknownKind
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import ReadableLog
-from engramlog.projections.tables.database import SIDE_FILES, open_writer, query, query_one
+from engramlog.projections.tables.database import (
+    SIDE_FILES,
+    database_files,
+    open_writer,
+    query,
+    query_one,
+)
 from engramlog.projections.tables.erasing import Erased, Refolding, erased_by
 from engramlog.projections.tables.file_state import other_versions
 from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
@@ -288,13 +293,14 @@ class ProjectionStore:
                 self.db.execute("ROLLBACK")
         self.checkpoints = self._before
 
-    def rewrite(self) -> None:
-        """Rewrite the whole file, so that no freed page and no index keeps deleted data."""
-        for projector in PROJECTORS:
-            for statement in projector.scrubbing:
-                self.db.execute(statement)
-        self.db.execute("VACUUM")
-        truncate_wal(self.db)
+    def write_clean(self, path: Path) -> None:
+        """Write the tables to a new file, where no freed page and no index keeps deleted data.
+        Raises StorageError."""
+        with storage_errors():
+            for projector in PROJECTORS:
+                for statement in projector.scrubbing:
+                    self.db.execute(statement)
+            self.db.execute("VACUUM INTO ?", (str(path),))
 
     def close(self) -> None:
         self.db.close()
@@ -366,6 +372,14 @@ def point_link(link: Path, path: Path) -> None:
     aside.symlink_to(path.name)
     aside.replace(link)
     sync_folder(link.parent)
+
+
+def remove_generation(link: Path, path: Path) -> None:
+    """Delete a generation that the link has left. In a directory whose copy followed links it may
+    have had the link's own name: then the link took its place."""
+    for each in database_files(path):
+        if each.name != link.name:
+            each.unlink(missing_ok=True)
 
 
 def unknown_events(db: apsw.Connection) -> list[tuple[str, int, int]]:

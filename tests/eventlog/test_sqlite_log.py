@@ -11,7 +11,6 @@ import pytest
 
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.codec import header_hash
-from engramlog.eventlog.engines.sqlite import erasing as sqlite_erasing
 from engramlog.eventlog.engines.sqlite import schema as sqlite_schema
 from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS
@@ -206,40 +205,6 @@ def test_a_node_reopens_with_erased_payloads_in_its_tail_and_not_with_withheld_o
     db.close()
     with pytest.raises(CorruptLog, match="payload is missing"):
         open_log(path)
-
-
-def test_after_scrubbing_no_byte_of_an_erased_payload_is_in_any_file(path: Path) -> None:
-    with open_log(path) as log:
-        kept = log.append([fact(f"kept-{number}" * 40) for number in range(200)]).events
-        gone = log.append([fact(f"secret-{number}" * 400) for number in range(50)]).events
-        log.append([fact(f"kept-{number}" * 40) for number in range(200)])
-        salts = [stored.salt for stored in log.read_stored(len(kept), len(gone))]
-        erase(log, *gone)
-        log.scrub()
-        files = {file.name: file.read_bytes() for file in path.parent.iterdir()}
-        assert "log.db-wal" in files
-        for name, data in files.items():
-            assert b"secret-" not in data, name
-            assert not [salt for salt in salts if salt is not None and salt in data], name
-        assert b"kept-7kept-7" in files["log.db"]
-        assert verify(log).fault is None
-
-
-def test_scrubbing_fails_while_a_reader_keeps_the_old_pages(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_erasing, "TRUNCATE_ATTEMPTS", 2)
-    monkeypatch.setattr(sqlite_erasing, "TRUNCATE_PAUSE_SECONDS", 0.0)
-    with open_log(path) as log, closing(raw(path)) as reader:
-        (gone,) = log.append([fact("secret " * 400)]).events
-        log._require_writer().set_busy_timeout(1)
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM payloads").fetchall()
-        erase(log, gone)
-        with pytest.raises(StorageFailed, match="a reader does not finish"):
-            log.scrub()
-        reader.execute("COMMIT")
-        log.scrub()
 
 
 def test_a_copy_needs_no_file_beside_it(path: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
+from engramlog.eventlog.directory import HeldDirectory
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked, Value
 from engramlog.projections.tables.database import open_reader, open_writer, tables_position
 from engramlog.projections.tables.digest import compute_digests
@@ -24,7 +25,12 @@ from engramlog.projections.tables.store import (
 from engramlog.projections.writing.commands import Done
 from engramlog.projections.writing.submission import WriterBusy
 from engramlog.replay import rebuild
-from engramlog.replay.rebuild import DigestMismatch, ProjectorHalted, replay_into
+from engramlog.replay.rebuild import (
+    DigestMismatch,
+    ProjectorHalted,
+    replay_into,
+    rewrite_serving,
+)
 from tests.worlds.histories import asserted
 
 
@@ -170,10 +176,10 @@ def test_a_key_revoked_right_after_the_swap_opens_nothing(
         pass  # an idle connection to the old file waits in the pool
     assert node.reader.keys.lookup(digest, 0) is not None
 
-    def revoke(_: Path) -> None:
+    def revoke(*_: Path) -> None:
         node.write(KeyRevoked(key_id=issued.detail["key_id"]))
 
-    monkeypatch.setattr("engramlog.replay.rebuild.remove_database", revoke)
+    monkeypatch.setattr("engramlog.replay.rebuild.remove_generation", revoke)
     node.rebuild()
     assert node.reader.keys.lookup(digest, 0) is None
 
@@ -248,3 +254,73 @@ def test_a_damaged_file_of_tables_is_made_again(tmp_path: Path, damage: str) -> 
     assert node.reader.digests() == digests
     assert len(node.reader.image.facts.slot_of) == 1
     node.close()
+
+
+def rewrite(node: Node) -> None:
+    link = node.directory.projections_path
+    rewrite_serving(link, node.log, node.writer, node.reader.pool.reopen)
+
+
+@pytest.mark.parametrize("beside", ["a write", "a rebuild"])
+def test_clean_tables_take_over_whatever_happens_while_they_are_made(
+    node: Node, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    copied, old = rebuild.copy_database, files(node)
+
+    def copying(source: Path, target: Path) -> None:
+        copied(source, target)
+        say(node, 6)
+        if beside == "a rebuild":
+            assert node.rebuild().compared
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rebuild, "copy_database", copying)
+        rewrite(node)
+    link = node.directory.projections_path
+    assert files(node) == [current_generation(link).name] != old  # type: ignore[union-attr]
+    assert node.reader.digests().position == node.log.head().position
+    say(node, 7)
+    assert node.rebuild().compared
+
+
+@pytest.mark.parametrize("failing", ["copy_database", "sync_file", "point_link"])
+def test_clean_tables_that_cannot_be_made_leave_the_old_ones_in_use(
+    node: Node, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    old = files(node)
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rebuild, failing, fail)
+        with pytest.raises(OSError, match="no space left"):
+            rewrite(node)
+    assert files(node) == old
+    say(node, 6)
+    assert node.rebuild().compared
+
+
+@pytest.mark.parametrize("made", ["rebuilt", "rewritten"])
+def test_tables_in_the_place_of_their_link_are_replaced_by_it(
+    node: Node, tmp_path: Path, made: str
+) -> None:
+    node.close()
+    copy = tmp_path / "copy"
+    shutil.copytree(node.directory.path, copy)  # follows links
+    HeldDirectory.accept_copy(copy)
+    link = copy / "projections.db"
+    assert not link.is_symlink()
+    copied = Node.open(copy)
+    try:
+        if made == "rebuilt":
+            assert copied.rebuild().compared
+        else:
+            rewrite(copied)
+        assert files(copied) == [current_generation(link).name]  # type: ignore[union-attr]
+        assert link.is_symlink()
+        say(copied, 6)
+        assert copied.reader.digests().position == copied.log.head().position
+        assert sorted(path.name for path in copy.glob("projections.db*")) == ["projections.db"]
+    finally:
+        copied.close()

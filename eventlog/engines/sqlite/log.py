@@ -24,6 +24,7 @@ from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.engines.sqlite.erasing import (
     erase,
+    forget_digests,
     is_named,
     temporary_files_in,
     truncate_wal,
@@ -35,6 +36,11 @@ from engramlog.eventlog.engines.sqlite.reading import (
     log_head,
     stored_rows,
     stream_heads,
+)
+from engramlog.eventlog.engines.sqlite.remnants import (
+    are_free_pages_clean,
+    is_clean,
+    with_remnants,
 )
 from engramlog.eventlog.engines.stored_log import (
     TAIL_CHECK_EVENTS,
@@ -51,6 +57,8 @@ from engramlog.eventlog.log import Head
 
 ROOM_BYTES_MIN = 4 << 20
 """Free space with which a disk that was full counts as usable."""
+FREE_SHARE_MAX = 0.25
+"""The share of free pages with which scrubbing rewrites a file."""
 
 
 class SqliteLog(SqliteReading, StoredLog):
@@ -212,8 +220,26 @@ class SqliteLog(SqliteReading, StoredLog):
             self.release()
 
     def scrub(self) -> None:
-        """Rewrites the file: a deleted row is overwritten, but pages that were split or merged may
-        hold copies of it, and so may the write-ahead log."""
+        """See ``EventLog``. Rewrites the file only if it still holds more than its rows, or much of
+        it is free: that takes long, and writes wait."""
+        with self._alone() as db:
+            forget_digests(db)
+            truncate_wal(db)
+            rewriting = not are_free_pages_clean(db) or _is_mostly_free(db)
+        with self._reader() as reader, schema.reading():
+            suspects = [] if rewriting else with_remnants(reader)
+        if not rewriting and not suspects:
+            return
+        with self._alone() as db:
+            truncate_wal(db)  # then the file has what was being written
+            if rewriting or not all(is_clean(db, page) for page in suspects):
+                db.execute("VACUUM")
+                truncate_wal(db)
+
+    @contextmanager
+    def _alone(self) -> Generator[apsw.Connection]:
+        """The writing connection, between transactions; SQLite's temporary files, which may be as
+        large as the log, are beside it."""
         db = self._require_writer()
         self._turn.take()
         try:
@@ -221,8 +247,7 @@ class SqliteLog(SqliteReading, StoredLog):
                 self._files.check(db)
                 try:
                     with temporary_files_in(Path(db.filename).parent, db):
-                        db.execute("VACUUM")
-                        truncate_wal(db)
+                        yield db
                 finally:
                     self._files.note(db)
         finally:
@@ -295,3 +320,8 @@ def _abandon(db: apsw.Connection) -> None:
         except apsw.Error:
             # The first error says more; the next transaction starts from the file.
             return
+
+
+def _is_mostly_free(db: apsw.Connection) -> bool:
+    free, pages = (cast("int", db.pragma(name)) for name in ("freelist_count", "page_count"))
+    return free > FREE_SHARE_MAX * pages

@@ -150,6 +150,13 @@ WHERE digest <> x'' AND key IN (SELECT value FROM json_each(?))
   AND EXISTS (SELECT 1 FROM events e LEFT JOIN payloads p ON p.position = e.position
     WHERE e.position BETWEEN first_position AND last_position AND p.position IS NULL)"""
 BLANK = "UPDATE idempotency SET digest = x'' WHERE actor = ? AND key = ?"
+HAS_BLANK = "SELECT EXISTS (SELECT 1 FROM idempotency WHERE digest = x'')"
+REWRITE_KEYS = (
+    "CREATE TEMP TABLE kept AS SELECT * FROM idempotency",
+    "DELETE FROM idempotency",
+    "INSERT INTO idempotency SELECT * FROM kept ORDER BY actor, key",
+    "DROP TABLE temp.kept",
+)
 SELECT_HEADERS = """
 SELECT header FROM events WHERE event_id IN (SELECT unhex(value) FROM json_each(?))"""
 IS_NAMED = """

@@ -1,0 +1,101 @@
+"""Finds bytes of deleted payloads that SQLite left in ``log.db``.
+
+It overwrites deleted rows and freed pages (``secure_delete``). But where it moves rows to another
+page, copies of them may stay between a page's cell pointers and its cells; and a file may be older
+than the setting. Rows of ``payloads`` come in order of their keys and so rarely move: looking at
+the pages spares rewriting the file. https://sqlite.org/fileformat.html has the layout of pages.
+
+Pages are read from the file itself, which has all of them only while the write-ahead log is empty.
+"""
+
+from collections.abc import Iterator
+from typing import cast
+
+import apsw
+from msgspec import Struct
+
+LEAF = 0x0D
+"""The first byte of a page that holds rows."""
+LEAF_HEADER_BYTES = 8
+PAGES_OF_PAYLOADS = """
+SELECT pageno, pagetype = 'overflow', unused FROM dbstat
+WHERE name = 'payloads' AND pagetype <> 'internal'"""
+"""Inner pages have keys only."""
+
+
+class PayloadPage(Struct, frozen=True):
+    """A page of ``payloads``: a leaf with rows, or the next part of a long row. ``unused``: bytes
+    that belong to no row."""
+
+    number: int
+    overflow: bool
+    unused: int
+
+
+def with_remnants(db: apsw.Connection) -> list[PayloadPage]:
+    """The pages of ``payloads`` that may hold more than their rows: also those that another
+    connection writes meanwhile."""
+    rows = cast("Iterator[tuple[int, int, int]]", db.execute(PAGES_OF_PAYLOADS))
+    pages = (PayloadPage(number, bool(overflow), unused) for number, overflow, unused in rows)
+    return [page for page in pages if not is_clean(db, page)]
+
+
+def is_clean(db: apsw.Connection, page: PayloadPage) -> bool:
+    """Whether a page of the file holds nothing but its rows."""
+    data = _page(db, page.number)
+    if page.overflow:
+        return _is_zero(data[len(data) - page.unused :])
+    return _is_clean_leaf(data)
+
+
+def are_free_pages_clean(db: apsw.Connection) -> bool:
+    """Whether the pages that the file has no use for hold nothing."""
+    first = _page(db, 1)
+    trunk = _number(first, 32)
+    for _ in range(_number(first, 36)):
+        if not trunk:
+            break
+        data = _page(db, trunk)
+        trunk, count = _number(data, 0), _number(data, 4)
+        leaves = range(8, min(8 + 4 * count, len(data)), 4)
+        if not _is_zero(data[leaves.stop :]):
+            return False
+        if not all(_is_zero(_page(db, _number(data, at))) for at in leaves):
+            return False
+    return not trunk
+
+
+def _is_clean_leaf(data: bytes) -> bool:
+    if data[0] != LEAF:
+        return _is_zero(data)
+    free, cells, content = (_short(data, at) for at in (1, 3, 5))
+    unused = LEAF_HEADER_BYTES + 2 * cells
+    while LEAF_HEADER_BYTES < _short(data, unused) < len(data):  # pointers to deleted rows
+        unused += 2
+    if not _is_zero(data[unused : content or 65_536]):
+        return False
+    while free:  # a chain of free blocks, ascending
+        following, size = _short(data, free), _short(data, free + 2)
+        if not _is_zero(data[free + 4 : free + size]) or 0 < following <= free:
+            return False
+        free = following
+    return True
+
+
+def _page(db: apsw.Connection, number: int) -> bytes:
+    """A page as it is in the file; zero if the file does not reach it."""
+    size = cast("int", db.pragma("page_size"))
+    whole, data = db.read("main", 0, (number - 1) * size, size)
+    return data if whole else bytes(size)
+
+
+def _short(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 2])
+
+
+def _number(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 4])
+
+
+def _is_zero(data: bytes) -> bool:
+    return data.count(0) == len(data)
