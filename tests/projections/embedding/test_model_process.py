@@ -227,6 +227,23 @@ def test_questions_do_not_wait_behind_documents(model: ModelProcess) -> None:
     documents.join()
 
 
+def test_a_text_does_not_wait_behind_many(model: ModelProcess) -> None:
+    model.start()
+    many = threading.Thread(target=model.embed, args=(["word " * 200] * 64,))
+    many.start()
+    while not model._running()._waiting:
+        many.join(0.001)
+    model.embed(["one text"])
+    assert many.is_alive(), "all texts were embedded before the one"
+    many.join()
+
+
+def test_vectors_do_not_depend_on_the_texts_beside_them(model: ModelProcess) -> None:
+    texts = [f"{number} {'word ' * (number % 50)}" for number in range(70)]
+    together = model.embed(texts)
+    assert np.array_equal(together, np.concatenate([model.embed([text]) for text in texts]))
+
+
 def test_missing_weights_are_named(
     model: ModelProcess, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
