@@ -217,3 +217,17 @@ def test_others_write_while_the_pages_are_looked_at(
         log.scrub()
         assert not was_rewritten(log, before)
         assert log.head().position == 3
+
+
+def test_rewritten_keys_do_not_make_the_file_be_rewritten(path: Path) -> None:
+    chance = random.Random(4)
+    with open_log(path) as log:
+        events: list[Recorded] = []
+        for number in range(1_000):
+            key = Idempotency("agent:alice", chance.randbytes(40).hex(), chance.randbytes(32))
+            events += log.append([fact(f"text {number}")], idempotency=key).events
+        before = schema_version(log)
+        for gone in (events[500], events[700]):
+            erase(log, gone)
+            log.scrub()
+            assert not was_rewritten(log, before)

@@ -49,16 +49,20 @@ def is_clean(db: apsw.Connection, page: PayloadPage) -> bool:
 
 
 def are_free_pages_clean(db: apsw.Connection) -> bool:
-    """Whether the pages that the file has no use for hold nothing."""
+    """Whether the pages that the file has no use for hold nothing but numbers of such pages: also,
+    after these, of pages that were taken into use again."""
     first = _page(db, 1)
-    trunk = _number(first, 32)
+    pages, trunk = _number(first, 28), _number(first, 32)
     for _ in range(_number(first, 36)):
         if not trunk:
             break
         data = _page(db, trunk)
         trunk, count = _number(data, 0), _number(data, 4)
         leaves = range(8, min(8 + 4 * count, len(data)), 4)
-        if not _is_zero(data[leaves.stop :]):
+        unused = leaves.stop
+        while unused < len(data) and 0 < _number(data, unused) <= pages:
+            unused += 4
+        if not _is_zero(data[unused:]):
             return False
         if not all(_is_zero(_page(db, _number(data, at))) for at in leaves):
             return False
