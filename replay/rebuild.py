@@ -143,10 +143,10 @@ def build_green(
     Raises UnknownKind: at a local event that this release cannot read. ProjectorHalted: a projector
     cannot be rebuilt, unless ``tolerant``. In both cases the unfinished file is removed."""
     path = path or new_generation(link)
-    start, passed = (None, []) if snapshots is None else snapshots.copy_newest(path, log, until)
-    for each in passed:
-        _log.warning("snapshot %s is passed over: %s", each.position, each.reason)
     try:
+        start, passed = (None, []) if snapshots is None else snapshots.copy_newest(path, log, until)
+        for each in passed:
+            _log.warning("snapshot %s is passed over: %s", each.position, each.reason)
         with closing(ProjectionStore(link, path, bulk=True, history=log)) as store:
             events = replay_into(store, log, until, progress, tolerant=tolerant)
             if start is None:  # a snapshot has its indexes
@@ -281,7 +281,11 @@ def _take_over(
     """Bring green tables up to the log, let the writer continue with them, and remove blue. If that
     fails, blue stays in use and green is removed. ``settled``: whether the writer first writes what
     waits for blue."""
-    store = ProjectionStore(link, path, history=log)
+    try:
+        store = ProjectionStore(link, path, history=log)
+    except BaseException:
+        remove_database(path)
+        raise
 
     def swap() -> Path:
         replay_into(store, log, log.head().position)

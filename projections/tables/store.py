@@ -337,9 +337,14 @@ def current_generation(link: Path) -> Path | None:
 
 
 def new_generation(link: Path) -> Path:
-    """A path for the next generation beside the link."""
+    """The next generation beside the link: an empty file, which keeps its name from others."""
     taken = [int(path.stem.rsplit("-", 1)[1]) for path in generations(link)]
-    return link.parent / f"{link.stem}-{max(taken, default=0) + 1:06d}.db"
+    path = link.parent / f"{link.stem}-{max(taken, default=0) + 1:06d}.db"
+    try:
+        path.touch(0o644, exist_ok=False)
+    except FileExistsError:  # taken since
+        return new_generation(link)
+    return path
 
 
 def generations(link: Path) -> list[Path]:

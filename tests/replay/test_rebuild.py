@@ -5,16 +5,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+import apsw
 import pytest
 
 from engramlog.api.node.node import Node
 from engramlog.api.node.node_status import status_of_node
 from engramlog.eventlog.directory import HeldDirectory
+from engramlog.eventlog.errors import StorageFull
 from engramlog.eventlog.kinds import KeyIssued, KeyRevoked, Value
 from engramlog.projections.tables.database import open_reader, open_writer, tables_position
-from engramlog.projections.tables.digest import compute_digests
+from engramlog.projections.tables.digest import TableDigests, compute_digests
 from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.store import (
     ProjectionStore,
@@ -31,6 +34,7 @@ from engramlog.replay.rebuild import (
     replay_into,
     rewrite_serving,
 )
+from engramlog.replay.snapshots import Snapshots
 from tests.worlds.histories import asserted
 
 
@@ -299,6 +303,65 @@ def test_clean_tables_that_cannot_be_made_leave_the_old_ones_in_use(
     assert files(node) == old
     say(node, 6)
     assert node.rebuild().compared
+
+
+def test_a_rebuild_takes_no_name_of_clean_tables_under_construction(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, begun = ProjectionStore.write_clean, rebuild.digest_tables
+    clean: list[Path] = []
+
+    def writing(store: ProjectionStore, path: Path) -> None:
+        def digesting(db: apsw.Connection) -> TableDigests:
+            monkeypatch.setattr(rebuild, "digest_tables", begun)
+            written(store, path)  # while the rebuild has its own file open
+            clean.append(path)
+            return begun(db)
+
+        monkeypatch.setattr(rebuild, "digest_tables", digesting)
+        assert node.rebuild().compared
+
+    monkeypatch.setattr(ProjectionStore, "write_clean", writing)
+    rewrite(node)
+    assert clean
+    link = node.directory.projections_path
+    assert files(node) == [current_generation(link).name]  # type: ignore[union-attr]
+    say(node, 6)
+    assert node.rebuild().compared
+
+
+@pytest.mark.parametrize("made", ["rebuilt", "rewritten"])
+def test_tables_that_cannot_be_opened_to_take_over_leave_no_file(
+    node: Node, monkeypatch: pytest.MonkeyPatch, made: str
+) -> None:
+    old, opened = files(node), ProjectionStore.__init__
+
+    def opening(*args: Any, bulk: bool = False, **rest: Any) -> None:
+        if not bulk:
+            raise apsw.FullError("database or disk is full")
+        opened(*args, bulk=bulk, **rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProjectionStore, "__init__", opening)
+        with pytest.raises((apsw.FullError, StorageFull)):
+            node.rebuild() if made == "rebuilt" else rewrite(node)
+    assert files(node) == old
+    rewrite(node)
+
+
+def test_a_snapshot_that_cannot_be_copied_leaves_no_file(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = files(node)
+
+    def fail(*_: object) -> None:
+        raise StorageFull("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshots, "copy_newest", fail)
+        with pytest.raises(StorageFull):
+            node.rebuild()
+    assert files(node) == old
 
 
 @pytest.mark.parametrize("made", ["rebuilt", "rewritten"])
