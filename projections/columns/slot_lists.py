@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Protocol
@@ -72,6 +73,7 @@ class Postings:
         """Remove slots from every list; returns the names of changed lists. Reads every list; only
         erasures, which are rare, need this."""
         gone = frozenset(slots)
+        first, last = min(gone, default=0), max(gone, default=-1)
         changed: set[Any] = set()
         if self.sealed is not None:
             dropped = np.array(sorted(gone), dtype=np.int32)
@@ -82,7 +84,7 @@ class Postings:
                 if found in gone:
                     del self._lists[name]
                     changed.add(name)
-            elif not gone.isdisjoint(found):
+            elif _has_between(found, first, last) and not gone.isdisjoint(found):
                 kept = array("i", (slot for slot in found if slot not in gone))
                 if kept:
                     self._lists[name] = kept
@@ -154,6 +156,12 @@ class Postings:
 
 
 _ORDER = "little" if np.little_endian else "big"
+
+
+def _has_between(slots: array[int], first: int, last: int) -> bool:
+    """Whether increasing slots have one in a range: reading them all takes long."""
+    at = bisect_left(slots, first)
+    return at < len(slots) and slots[at] <= last
 
 
 def _flat(lists: Iterable[int | array[int] | None], count: int) -> tuple[I32, I64]:
