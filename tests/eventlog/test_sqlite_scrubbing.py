@@ -89,6 +89,29 @@ def test_scrubbing_fails_while_a_reader_keeps_the_old_pages(
         log.scrub()
 
 
+def test_others_write_while_a_reader_keeps_the_old_pages(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_log(path) as log, closing(raw(path)) as reader:
+        (gone,) = log.append([fact("secret " * 400)]).events
+        log._require_writer().set_busy_timeout(1)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM payloads").fetchall()
+        erase(log, gone)
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            log.append([fact("written meanwhile")])
+            if len(pauses) == 3:
+                reader.execute("COMMIT")
+
+        monkeypatch.setattr(sqlite_erasing.time, "sleep", pause)
+        log.scrub()
+        assert (len(pauses), log.head().position) == (3, 5)
+        assert b"secret " not in everything_in(path)
+
+
 def test_a_few_erasures_do_not_rewrite_the_file(path: Path) -> None:
     with open_log(path) as log:
         kept = list(log.append([fact(f"kept-{n}" * 40) for n in range(300)]).events)

@@ -14,7 +14,7 @@ from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.errors import StorageFailed
 
 TRUNCATE_ATTEMPTS = 100
-TRUNCATE_PAUSE_SECONDS = 0.1
+TRUNCATE_PAUSE_SECONDS = 1.0
 
 
 def positions_of(db: apsw.Connection, event_ids: Sequence[bytes]) -> dict[bytes, int]:
@@ -73,11 +73,22 @@ def temporary_files_in(folder: Path, db: apsw.Connection) -> Generator[None]:
 def truncate_wal(db: apsw.Connection) -> None:
     """Empty a database's write-ahead log, waiting for readers to finish.
     Raises StorageFailed if they do not."""
-    for _ in range(TRUNCATE_ATTEMPTS):
-        busy, *_ = cast(
-            "tuple[int, int, int]", db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        )
-        if not busy:
+    for _ in truncate_attempts():
+        if is_wal_truncated(db):
             return
+
+
+def truncate_attempts() -> Iterator[int]:
+    """Numbers of attempts, with pauses. Raises StorageFailed after the last one."""
+    for number in range(TRUNCATE_ATTEMPTS):
+        yield number
         time.sleep(TRUNCATE_PAUSE_SECONDS)
     raise StorageFailed("the write-ahead log cannot be emptied: a reader does not finish")
+
+
+def is_wal_truncated(db: apsw.Connection) -> bool:
+    """Empty a database's write-ahead log; False if a reader keeps it beyond the busy timeout."""
+    busy, *_ = cast(
+        "tuple[int, int, int]", db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    )
+    return not busy

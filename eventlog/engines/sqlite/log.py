@@ -26,8 +26,9 @@ from engramlog.eventlog.engines.sqlite.erasing import (
     erase,
     forget_digests,
     is_named,
+    is_wal_truncated,
     temporary_files_in,
-    truncate_wal,
+    truncate_attempts,
 )
 from engramlog.eventlog.engines.sqlite.log_files import LogFiles
 from engramlog.eventlog.engines.sqlite.reading import (
@@ -59,6 +60,9 @@ ROOM_BYTES_MIN = 4 << 20
 """Free space with which a disk that was full counts as usable."""
 FREE_SHARE_MAX = 0.25
 """The share of free pages with which scrubbing rewrites a file."""
+
+READER_WAIT_MS = 200
+"""How long scrubbing lets writes wait for a reader at a time."""
 
 
 class SqliteLog(SqliteReading, StoredLog):
@@ -224,17 +228,33 @@ class SqliteLog(SqliteReading, StoredLog):
         it is free: that takes long, and writes wait."""
         with self._alone() as db:
             forget_digests(db)
-            truncate_wal(db)
+        with self._merged() as db:
             rewriting = not are_free_pages_clean(db) or _is_mostly_free(db)
         with self._reader() as reader, schema.reading():
             suspects = [] if rewriting else with_remnants(reader)
         if not rewriting and not suspects:
             return
-        with self._alone() as db:
-            truncate_wal(db)  # then the file has what was being written
-            if rewriting or not all(is_clean(db, page) for page in suspects):
-                db.execute("VACUUM")
-                truncate_wal(db)
+        with self._merged() as db:  # the file has what was being written
+            if not rewriting and all(is_clean(db, page) for page in suspects):
+                return
+            db.execute("VACUUM")
+        with self._merged():
+            return
+
+    @contextmanager
+    def _merged(self) -> Generator[apsw.Connection]:
+        """As ``_alone``, with an empty write-ahead log. While a reader keeps that, writes go on.
+        Raises StorageFailed if the reader does not finish."""
+        for _ in truncate_attempts():
+            with self._alone() as db:
+                db.set_busy_timeout(READER_WAIT_MS)
+                try:
+                    truncated = is_wal_truncated(db)
+                finally:
+                    db.set_busy_timeout(schema.BUSY_TIMEOUT_MS)
+                if truncated:
+                    yield db
+                    return
 
     @contextmanager
     def _alone(self) -> Generator[apsw.Connection]:
