@@ -214,11 +214,14 @@ class Cleaner:
 
     def _scrub_tables(self, positions: list[int]) -> None:
         """Replace the projections file by a clean copy, and remove earlier ones. Raises
-        StorageFailed during a rebuild."""
+        StorageFailed during a rebuild, or while a projector is halted: it erases nothing."""
         rebuilding = StorageFailed("the tables are being rebuilt: they are cleaned after that")
         if other_generations(self._link):
             raise rebuilding
         with storage_errors():
+            self._writer.image.tail.settle()
+            for name, why in self._writer.store.halted.items():
+                raise StorageFailed(f"projector {name} is halted, its rows are not erased: {why}")
             rewrite_serving(self._link, self._log, self._writer, self._reader.pool.reopen)
         if self._snapshots.remove_holding(positions) and other_generations(self._link):
             raise rebuilding

@@ -1,0 +1,49 @@
+"""No receipt is signed while a file of the node may hold what is erased."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engramlog.api.node.node import Node
+from engramlog.api.node.tasks.erasure_cleaning import cleaner_of
+from engramlog.eventlog.errors import StorageFailed
+from engramlog.eventlog.kinds import Value
+from engramlog.projections.archive.archive import Archive
+from engramlog.projections.audit.desk import AuditDesk
+from engramlog.projections.tables.facts.cards import CardsProjector
+from engramlog.projections.writing.commands import Done, EraseFacts
+from tests.worlds.histories import asserted
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node.open(tmp_path / "data")
+    yield node
+    node.close()
+
+
+def test_rows_of_a_halted_projector_are_not_called_erased(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fact,) = node.write(asserted(value=Value("string", "a secret")))
+    assert isinstance(fact, Done)
+    assert fact.fact_id is not None
+    node.reader.digests()
+
+    def poison(*_: object) -> None:
+        raise ValueError("cannot be")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CardsProjector, "apply", poison)
+        node.write(asserted(value=Value("string", "another")))
+        node.reader.digests()
+    node.write(EraseFacts(erasure_id="e", fact_ids=(fact.fact_id,)))
+    archive = Archive(node.directory, node.log)
+    cleaner = cleaner_of(node, archive, AuditDesk(archive))
+    with pytest.raises(StorageFailed, match="projector cards is halted"):
+        cleaner.clean()
+    assert cleaner.unclean() == ["e"]
+    node.rebuild()
+    assert cleaner.clean() == ["e"]
+    assert cleaner.unclean() == []
