@@ -48,9 +48,9 @@ def forget_digests(db: apsw.Connection) -> None:
             db.execute(statement)
         db.execute("COMMIT")
     finally:
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
         if db.in_transaction:
             db.execute("ROLLBACK")
-        db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
 
 
 def is_named(db: apsw.Connection, position: int) -> bool:

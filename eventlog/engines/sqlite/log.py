@@ -232,14 +232,12 @@ class SqliteLog(SqliteReading, StoredLog):
             rewriting = not are_free_pages_clean(db) or _is_mostly_free(db)
         with self._reader() as reader, schema.reading():
             suspects = [] if rewriting else with_remnants(reader)
-        if not rewriting and not suspects:
-            return
         with self._merged() as db:  # the file has what was being written
             if not rewriting and all(is_clean(db, page) for page in suspects):
                 return
             db.execute("VACUUM")
         with self._merged():
-            return
+            pass
 
     @contextmanager
     def _merged(self) -> Generator[apsw.Connection]:

@@ -17,6 +17,8 @@ from msgspec import Struct
 LEAF = 0x0D
 """The first byte of a page that holds rows."""
 LEAF_HEADER_BYTES = 8
+POINTERS_MAX = 0x2000
+"""Above, two letters of a text would pass as a pointer: pages of the log have 4,096 bytes."""
 PAGES_OF_PAYLOADS = """
 SELECT pageno, pagetype = 'overflow', unused FROM dbstat
 WHERE name = 'payloads' AND pagetype <> 'internal'"""
@@ -74,8 +76,8 @@ def _is_clean_leaf(data: bytes) -> bool:
         return _is_zero(data)
     free, cells, content = (_short(data, at) for at in (1, 3, 5))
     unused = LEAF_HEADER_BYTES + 2 * cells
-    while LEAF_HEADER_BYTES < _short(data, unused) < len(data):  # pointers to deleted rows
-        unused += 2
+    while LEAF_HEADER_BYTES < _short(data, unused) < min(len(data), POINTERS_MAX):
+        unused += 2  # pointers to deleted rows
     if not _is_zero(data[unused : content or 65_536]):
         return False
     while free:  # a chain of free blocks, ascending
