@@ -18,6 +18,7 @@ from engramlog.projections.tables.store import (
     current_generation,
     other_generations,
     point_link,
+    restore_link,
     stray_side_files,
 )
 from engramlog.replay.rebuild import Progress, build_green, replay_into
@@ -41,6 +42,7 @@ def open_tables(
     for attempt in (1, 2):
         store: ProjectionStore | None = None
         try:
+            restore_link(link)
             before = current_generation(link)
             store = _open_store(link, log, progress, snapshots)
             if store.path != before:

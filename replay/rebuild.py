@@ -30,7 +30,6 @@ from engramlog.projections.tables.store import (
     ProjectionStore,
     new_generation,
     point_link,
-    remove_generation,
 )
 from engramlog.projections.writing.writer import Writer
 from engramlog.replay.snapshots import PassedOver, Snapshots
@@ -302,7 +301,7 @@ def _take_over(
 
     try:
         replay_into(store, log, log.head().position)
-        remove_generation(link, writer.exclusive(swap, settled=settled).result())
+        remove_database(writer.exclusive(swap, settled=settled).result())
     except BaseException:
         if writer.store is not store:
             store.close()

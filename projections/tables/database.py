@@ -116,13 +116,8 @@ def copy_rows(
 
 def remove_database(path: Path) -> None:
     """Delete a database and its side files."""
-    for each in database_files(path):
-        each.unlink(missing_ok=True)
-
-
-def database_files(path: Path) -> list[Path]:
-    """A database's file and those that SQLite may have made beside it."""
-    return [path.with_name(path.name + suffix) for suffix in ("", *SIDE_FILES)]
+    for suffix in ("", *SIDE_FILES):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def opened_or_remade(path: Path, opened: Callable[[], AnyOpened]) -> AnyOpened:

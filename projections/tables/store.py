@@ -21,10 +21,10 @@ from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.tables.database import (
     SIDE_FILES,
-    database_files,
     open_writer,
     query,
     query_one,
+    remove_database,
 )
 from engramlog.projections.tables.erasing import Erased, Refolding, erased_by
 from engramlog.projections.tables.file_state import other_versions
@@ -379,12 +379,15 @@ def point_link(link: Path, path: Path) -> None:
     sync_folder(link.parent)
 
 
-def remove_generation(link: Path, path: Path) -> None:
-    """Delete a generation that the link has left. In a directory whose copy followed links it may
-    have had the link's own name: then the link took its place."""
-    for each in database_files(path):
-        if each.name != link.name:
-            each.unlink(missing_ok=True)
+def restore_link(link: Path) -> None:
+    """Make a link of tables that stand in its place: the directory is a copy that followed links.
+    Their write-ahead log has the name of the generation."""
+    if link.is_symlink() or not link.exists():
+        return
+    copied = generations(link)
+    path = copied[-1] if copied else link.replace(new_generation(link))
+    remove_database(link)
+    point_link(link, path)
 
 
 def unknown_events(db: apsw.Connection) -> list[tuple[str, int, int]]:

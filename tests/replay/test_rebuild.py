@@ -183,7 +183,7 @@ def test_a_key_revoked_right_after_the_swap_opens_nothing(
     def revoke(*_: Path) -> None:
         node.write(KeyRevoked(key_id=issued.detail["key_id"]))
 
-    monkeypatch.setattr("engramlog.replay.rebuild.remove_generation", revoke)
+    monkeypatch.setattr("engramlog.replay.rebuild.remove_database", revoke)
     node.rebuild()
     assert node.reader.keys.lookup(digest, 0) is None
 
@@ -364,9 +364,9 @@ def test_a_snapshot_that_cannot_be_copied_leaves_no_file(
     assert files(node) == old
 
 
-@pytest.mark.parametrize("made", ["rebuilt", "rewritten"])
-def test_tables_in_the_place_of_their_link_are_replaced_by_it(
-    node: Node, tmp_path: Path, made: str
+@pytest.mark.parametrize("without", ["nothing", "the generation"])
+def test_tables_in_the_place_of_their_link_get_one(
+    node: Node, tmp_path: Path, without: str
 ) -> None:
     node.close()
     copy = tmp_path / "copy"
@@ -374,16 +374,17 @@ def test_tables_in_the_place_of_their_link_are_replaced_by_it(
     HeldDirectory.accept_copy(copy)
     link = copy / "projections.db"
     assert not link.is_symlink()
+    if without == "the generation":
+        (copy / files(node)[0]).unlink()
     copied = Node.open(copy)
     try:
-        if made == "rebuilt":
-            assert copied.rebuild().compared
-        else:
-            rewrite(copied)
-        assert files(copied) == [current_generation(link).name]  # type: ignore[union-attr]
         assert link.is_symlink()
+        assert len(copied.reader.image.facts.slot_of) == 5
+        assert copied.rebuild().compared
+        rewrite(copied)
+        assert files(copied) == [current_generation(link).name]  # type: ignore[union-attr]
         say(copied, 6)
         assert copied.reader.digests().position == copied.log.head().position
-        assert sorted(path.name for path in copy.glob("projections.db*")) == ["projections.db"]
+        assert [path.name for path in copy.glob("projections.db*")] == ["projections.db"]
     finally:
         copied.close()

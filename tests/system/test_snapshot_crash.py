@@ -25,7 +25,7 @@ POINTS = {
     "a snapshot is copied for the rebuild": "engramlog.replay.rebuild.replay_into",
     "green is complete": "engramlog.replay.rebuild._differing",
     "the link is not moved yet": "engramlog.replay.rebuild.point_link",
-    "the link is moved, blue is still there": "engramlog.replay.rebuild.remove_generation",
+    "the link is moved, blue is still there": "engramlog.replay.rebuild.remove_database",
 }
 """The next call, or (``write_new``) is half done."""
 
