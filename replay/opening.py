@@ -16,9 +16,10 @@ from engramlog.projections.tables.storage_faults import DAMAGED
 from engramlog.projections.tables.store import (
     ProjectionStore,
     current_generation,
+    generations,
+    new_generation,
     other_generations,
     point_link,
-    restore_link,
     stray_side_files,
 )
 from engramlog.replay.rebuild import Progress, build_green, replay_into
@@ -42,7 +43,7 @@ def open_tables(
     for attempt in (1, 2):
         store: ProjectionStore | None = None
         try:
-            restore_link(link)
+            _restore_link(link)
             before = current_generation(link)
             store = _open_store(link, log, progress, snapshots)
             if store.path != before:
@@ -146,6 +147,17 @@ def belongs_to(store: ProjectionStore, log: EventLog) -> bool:
     if mark is None:
         return store.position == 0
     return holds_event(log, *mark)
+
+
+def _restore_link(link: Path) -> None:
+    """Make a link of tables that stand in its place: the directory is a copy that followed links.
+    Their write-ahead log has the name of the generation."""
+    if link.is_symlink() or not link.exists():
+        return
+    copied = generations(link)
+    path = copied[-1] if copied else link.replace(new_generation(link))
+    remove_database(link)
+    point_link(link, path)
 
 
 def _remove_leftovers(link: Path) -> None:

@@ -19,13 +19,7 @@ from engramlog.eventlog.errors import UnknownKind
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import ReadableLog
-from engramlog.projections.tables.database import (
-    SIDE_FILES,
-    open_writer,
-    query,
-    query_one,
-    remove_database,
-)
+from engramlog.projections.tables.database import SIDE_FILES, open_writer, query, query_one
 from engramlog.projections.tables.erasing import Erased, Refolding, erased_by
 from engramlog.projections.tables.file_state import other_versions
 from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
@@ -344,6 +338,8 @@ def new_generation(link: Path) -> Path:
         path.touch(0o644, exist_ok=False)
     except FileExistsError:  # taken since
         return new_generation(link)
+    except OSError:  # SQLite will fail too, in words for it
+        pass
     return path
 
 
@@ -377,17 +373,6 @@ def point_link(link: Path, path: Path) -> None:
     aside.symlink_to(path.name)
     aside.replace(link)
     sync_folder(link.parent)
-
-
-def restore_link(link: Path) -> None:
-    """Make a link of tables that stand in its place: the directory is a copy that followed links.
-    Their write-ahead log has the name of the generation."""
-    if link.is_symlink() or not link.exists():
-        return
-    copied = generations(link)
-    path = copied[-1] if copied else link.replace(new_generation(link))
-    remove_database(link)
-    point_link(link, path)
 
 
 def unknown_events(db: apsw.Connection) -> list[tuple[str, int, int]]:
