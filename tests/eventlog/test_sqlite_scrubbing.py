@@ -2,7 +2,8 @@
 must."""
 
 import random
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
@@ -72,17 +73,24 @@ def test_after_scrubbing_no_byte_of_an_erased_payload_is_in_any_file(path: Path)
         assert verify(log).fault is None
 
 
-def test_scrubbing_fails_while_a_reader_keeps_the_old_pages(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_erasing, "TRUNCATE_ATTEMPTS", 2)
-    monkeypatch.setattr(sqlite_erasing, "TRUNCATE_PAUSE_SECONDS", 0.0)
+@contextmanager
+def erased_beside_a_reader(path: Path) -> Generator[tuple[SqliteLog, apsw.Connection]]:
+    """A log with an erased payload, and a connection that keeps its old pages until it commits."""
     with open_log(path) as log, closing(raw(path)) as reader:
         (gone,) = log.append([fact("secret " * 400)]).events
         log._require_writer().set_busy_timeout(1)
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM payloads").fetchall()
         erase(log, gone)
+        yield log, reader
+
+
+def test_scrubbing_fails_while_a_reader_keeps_the_old_pages(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_erasing, "TRUNCATE_ATTEMPTS", 2)
+    monkeypatch.setattr(sqlite_erasing, "TRUNCATE_PAUSE_SECONDS", 0.0)
+    with erased_beside_a_reader(path) as (log, reader):
         with pytest.raises(StorageFailed, match="a reader does not finish"):
             log.scrub()
         reader.execute("COMMIT")
@@ -92,12 +100,7 @@ def test_scrubbing_fails_while_a_reader_keeps_the_old_pages(
 def test_others_write_while_a_reader_keeps_the_old_pages(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_log(path) as log, closing(raw(path)) as reader:
-        (gone,) = log.append([fact("secret " * 400)]).events
-        log._require_writer().set_busy_timeout(1)
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM payloads").fetchall()
-        erase(log, gone)
+    with erased_beside_a_reader(path) as (log, reader):
         pauses: list[float] = []
 
         def pause(seconds: float) -> None:
