@@ -219,9 +219,6 @@ class Cleaner:
         if other_generations(self._link):
             raise rebuilding
         with storage_errors():
-            self._writer.image.tail.settle()
-            for name, why in self._writer.store.halted.items():
-                raise StorageFailed(f"projector {name} is halted, its rows are not erased: {why}")
             rewrite_serving(self._link, self._log, self._writer, self._reader.pool.reopen)
         if self._snapshots.remove_holding(positions) and other_generations(self._link):
             raise rebuilding

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from engramlog.eventlog.durable_file import sync_file
 from engramlog.eventlog.engines.sqlite.copying import copy_database
+from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.log import EventLog
 from engramlog.projections.tables.database import open_fixed, remove_database, tables_position
@@ -216,25 +217,25 @@ def rebuild_serving(
 def rewrite_serving(link: Path, log: EventLog, writer: Writer, swapped: Callable[[], None]) -> None:
     """Swap a copy of the tables in that holds nothing of deleted rows, while blue serves reads and
     writes; ``swapped`` as in ``rebuild_serving``. Raises StorageError, WriterBusy, WriterClosed:
-    blue stays in use."""
+    blue stays in use. So it does while a projector is halted, which erases nothing."""
     writer.image.tail.settle()
+    for name, why in writer.store.halted.items():
+        raise StorageFailed(f"projector {name} is halted, its rows are not erased: {why}")
     green = _clean_copy(link, writer.store.path)
     _take_over(link, green, log, writer, swapped, settled=True)
 
 
 def _clean_copy(link: Path, tables: Path) -> Path:
     """A new generation with the same rows, and nothing of deleted ones; synced to disk."""
-    copy = new_generation(link)
+    copy, green = new_generation(link), new_generation(link)
     try:
         copy_database(tables, copy)
-        green = new_generation(link)
-        try:
-            with closing(ProjectionStore(link, copy, bulk=True)) as store:
-                store.write_clean(green)
-            sync_file(green)
-        except BaseException:
-            remove_database(green)
-            raise
+        with closing(ProjectionStore(link, copy, bulk=True)) as store:
+            store.write_clean(green)
+        sync_file(green)
+    except BaseException:
+        remove_database(green)
+        raise
     finally:
         remove_database(copy)
     return green

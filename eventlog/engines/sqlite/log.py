@@ -39,8 +39,8 @@ from engramlog.eventlog.engines.sqlite.reading import (
     stream_heads,
 )
 from engramlog.eventlog.engines.sqlite.remnants import (
+    are_clean,
     are_free_pages_clean,
-    is_clean,
     with_remnants,
 )
 from engramlog.eventlog.engines.stored_log import (
@@ -233,7 +233,7 @@ class SqliteLog(SqliteReading, StoredLog):
         with self._reader() as reader, schema.reading():
             suspects = [] if rewriting else with_remnants(reader)
         with self._merged() as db:  # the file has what was being written
-            if not rewriting and all(is_clean(db, page) for page in suspects):
+            if not rewriting and are_clean(db, suspects):
                 return
             db.execute("VACUUM")
         with self._merged():

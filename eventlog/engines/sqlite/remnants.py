@@ -39,12 +39,18 @@ def with_remnants(db: apsw.Connection) -> list[PayloadPage]:
     connection writes meanwhile."""
     rows = cast("Iterator[tuple[int, int, int]]", db.execute(PAGES_OF_PAYLOADS))
     pages = (PayloadPage(number, bool(overflow), unused) for number, overflow, unused in rows)
-    return [page for page in pages if not is_clean(db, page)]
+    size = _page_size(db)
+    return [page for page in pages if not _is_clean(db, page, size)]
 
 
-def is_clean(db: apsw.Connection, page: PayloadPage) -> bool:
-    """Whether a page of the file holds nothing but its rows."""
-    data = _page(db, page.number)
+def are_clean(db: apsw.Connection, pages: list[PayloadPage]) -> bool:
+    """Whether pages of the file hold nothing but their rows."""
+    size = _page_size(db)
+    return all(_is_clean(db, page, size) for page in pages)
+
+
+def _is_clean(db: apsw.Connection, page: PayloadPage, size: int) -> bool:
+    data = _page(db, page.number, size)
     if page.overflow:
         return _is_zero(data[len(data) - page.unused :])
     return _is_clean_leaf(data)
@@ -53,12 +59,13 @@ def is_clean(db: apsw.Connection, page: PayloadPage) -> bool:
 def are_free_pages_clean(db: apsw.Connection) -> bool:
     """Whether the pages that the file has no use for hold nothing but numbers of such pages: also,
     after these, of pages that were taken into use again."""
-    first = _page(db, 1)
+    size = _page_size(db)
+    first = _page(db, 1, size)
     pages, trunk = _number(first, 28), _number(first, 32)
     for _ in range(_number(first, 36)):
         if not trunk:
             break
-        data = _page(db, trunk)
+        data = _page(db, trunk, size)
         trunk, count = _number(data, 0), _number(data, 4)
         leaves = range(8, min(8 + 4 * count, len(data)), 4)
         unused = leaves.stop
@@ -66,7 +73,7 @@ def are_free_pages_clean(db: apsw.Connection) -> bool:
             unused += 4
         if not _is_zero(data[unused:]):
             return False
-        if not all(_is_zero(_page(db, _number(data, at))) for at in leaves):
+        if not all(_is_zero(_page(db, _number(data, at), size)) for at in leaves):
             return False
     return not trunk
 
@@ -88,9 +95,12 @@ def _is_clean_leaf(data: bytes) -> bool:
     return True
 
 
-def _page(db: apsw.Connection, number: int) -> bytes:
+def _page_size(db: apsw.Connection) -> int:
+    return cast("int", db.pragma("page_size"))
+
+
+def _page(db: apsw.Connection, number: int, size: int) -> bytes:
     """A page as it is in the file; zero if the file does not reach it."""
-    size = cast("int", db.pragma("page_size"))
     whole, data = db.read("main", 0, (number - 1) * size, size)
     return data if whole else bytes(size)
 
