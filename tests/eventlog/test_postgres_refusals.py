@@ -1,6 +1,7 @@
 """A server that ends connections or refuses events: what a writer notices, and when it is over."""
 
 import threading
+import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -26,6 +27,31 @@ END_IDLE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state =
 def open_log(url: str) -> PostgresLog:
     clock = FixedClock(START_US)
     return PostgresLog.open(url, origin=ORIGIN, epoch=1, clock=clock, durability="server")
+
+
+@contextmanager
+def set_for_nodes(db: psycopg.Connection[Any], setting: str, value: str) -> Generator[None]:
+    """A default of the nodes' role, for a ``with`` block."""
+    db.execute(sql.SQL("ALTER ROLE node SET {} = {}").format(sql.SQL(setting), value))
+    try:
+        yield
+    finally:
+        db.execute("ALTER ROLE node RESET ALL")
+
+
+@contextmanager
+def stuck_in_a_pipeline(db: psycopg.Connection[Any], url: str) -> Generator[None]:
+    """A node that holds the lock and is silent, for a ``with`` block."""
+    holding = "SELECT 1 FROM pg_locks WHERE mode = 'RowShareLock' AND granted"
+    with (
+        psycopg.connect(url, autocommit=True) as stuck,
+        suppress(psycopg.OperationalError),
+        stuck.pipeline(),
+    ):
+        stuck.execute("BEGIN")
+        stuck.execute("SELECT FROM engramlog.head FOR UPDATE")
+        wait_until(lambda: db.execute(holding).fetchone() is not None, "it has the lock")
+        yield
 
 
 @contextmanager
@@ -70,16 +96,10 @@ def test_a_node_that_is_stuck_in_a_pipeline_loses_the_lock(
 ) -> None:
     """The server's ``idle_in_transaction_session_timeout`` does not count there."""
     monkeypatch.setattr(session, "LOCK_SECONDS_MAX", 0.1)
-    holding = "SELECT 1 FROM pg_locks WHERE mode = 'RowShareLock' AND granted"
     with (
         written_log(postgres_server, postgres_url) as (db, log),
-        psycopg.connect(postgres_url, autocommit=True) as stuck,
-        suppress(psycopg.OperationalError),
-        stuck.pipeline(),
+        stuck_in_a_pipeline(db, postgres_url),
     ):
-        stuck.execute("BEGIN")
-        stuck.execute("SELECT FROM engramlog.head FOR UPDATE")
-        wait_until(lambda: db.execute(holding).fetchone() is not None, "it has the lock")
         with pytest.raises(LogBusy):
             log.append([fact()])
         with pytest.raises(LogBusy):
@@ -90,26 +110,56 @@ def test_a_node_that_is_stuck_in_a_pipeline_loses_the_lock(
         assert log.append([fact()]).events[0].position == 2
 
 
-def test_a_writer_that_waited_for_the_lock_writes_whatever_the_roles_isolation_is(
-    postgres_server: Server, postgres_url: str
+def test_a_node_starts_beside_one_that_is_stuck_in_a_pipeline(
+    postgres_server: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it could not start for as long as the other one is stopped."""
+    monkeypatch.setattr(session, "LOCK_SECONDS_MAX", 0.1)
+    with psycopg.connect(postgres_server.url(), autocommit=True) as db:
+        open_log(postgres_url).close()
+        with stuck_in_a_pipeline(db, postgres_url):
+            with pytest.raises(LogBusy):
+                open_log(postgres_url)
+            monkeypatch.setattr(session, "HOLD_SECONDS_MAX", 0)
+            open_log(postgres_url).close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("default_transaction_isolation", "repeatable read"), ("statement_timeout", "50ms")],
+)
+def test_a_writer_that_waited_for_the_lock_writes_at_any_defaults_of_the_role(
+    setting: str, value: str, postgres_server: Server, postgres_url: str
 ) -> None:
     waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    with psycopg.connect(postgres_server.url(), autocommit=True) as db:
-        db.execute("ALTER ROLE node SET default_transaction_isolation = 'repeatable read'")
-        try:
-            with (
-                open_log(postgres_url) as one,
-                open_log(postgres_url) as two,
-                ThreadPoolExecutor() as threads,
-            ):
-                holding = one.begin()
-                holding.append([fact()])
-                written = threads.submit(two.append, [fact()])
-                wait_until(lambda: db.execute(waiting).fetchone() is not None, "it waits")
-                holding.commit()
-                assert written.result().events[0].position == 2
-        finally:
-            db.execute("ALTER ROLE node RESET ALL")
+    with (
+        psycopg.connect(postgres_server.url(), autocommit=True) as db,
+        set_for_nodes(db, setting, value),
+        open_log(postgres_url) as one,
+        open_log(postgres_url) as two,
+        ThreadPoolExecutor() as threads,
+    ):
+        holding = one.begin()
+        holding.append([fact()])
+        written = threads.submit(two.append, [fact()])
+        wait_until(lambda: db.execute(waiting).fetchone() is not None, "it waits")
+        time.sleep(0.1)
+        holding.commit()
+        assert written.result().events[0].position == 2
+
+
+def test_idle_readers_stay_connected_at_any_defaults_of_the_role(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    with (
+        psycopg.connect(postgres_server.url(), autocommit=True) as db,
+        set_for_nodes(db, "idle_session_timeout", "50ms"),
+        open_log(postgres_url) as log,
+    ):
+        log.append([fact()])
+        for _ in range(2):
+            assert len(log.read()) == 1
+            time.sleep(0.2)
 
 
 def test_a_refusal_of_events_is_a_fault_until_the_server_takes_some(

@@ -26,8 +26,13 @@ from engramlog.eventlog.errors import (
 CONNECT_SECONDS_MAX = 5
 ANSWER_SECONDS_MAX = 10.0
 ERASE_REFUSED = "EGE01"
-READ_COMMITTED = r"-c default_transaction_isolation=read\ committed"
-"""What waits for the log's lock must then see what its holder wrote."""
+SESSION_SETTINGS = {
+    "default_transaction_isolation": r"read\ committed",
+    "statement_timeout": "0",
+    "idle_session_timeout": "0",
+}
+"""In place of the role's: what waited for the log's lock must see what its holder wrote, scrubbing
+takes long, and idle readers stay connected."""
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -60,8 +65,9 @@ def connect(url: str, **server_settings: str) -> Connection:
     """A connection to the server that takes writes, among those in ``url``. ``server_settings`` are
     set for the session. Raises psycopg.Error."""
     given = conninfo_to_dict(url)
-    options = [str(given.get("options", "")), READ_COMMITTED]
-    options += [f"-c {name}={value}" for name, value in server_settings.items()]
+    options = [str(given.get("options", ""))]
+    settings = {**SESSION_SETTINGS, **server_settings}
+    options += [f"-c {name}={value}" for name, value in settings.items()]
     complete = make_conninfo(
         url,
         options=" ".join(filter(None, options)),

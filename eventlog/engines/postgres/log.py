@@ -28,7 +28,6 @@ from engramlog.eventlog.engines.postgres.reading import (
 )
 from engramlog.eventlog.engines.postgres.schema import check_version
 from engramlog.eventlog.engines.postgres.server import (
-    LOCK,
     TIMELINE,
     Durability,
     ServerState,
@@ -36,9 +35,13 @@ from engramlog.eventlog.engines.postgres.server import (
     check_owner,
     check_whole,
     durability_fault,
-    state_of,
 )
-from engramlog.eventlog.engines.postgres.session import Figures, WritingSession
+from engramlog.eventlog.engines.postgres.session import (
+    Figures,
+    WritingSession,
+    lock_timeout,
+    locked,
+)
 from engramlog.eventlog.engines.stored_log import TAIL_CHECK_EVENTS, StoredLog, check_tail
 from engramlog.eventlog.errors import DataDirectoryError, HistoryChanged, NotDurable, StorageFailed
 from engramlog.eventlog.event import Header, Recorded, Stored
@@ -98,14 +101,13 @@ class PostgresLog(PostgresReading, StoredLog):
 
         Raises DataDirectoryError: the log does not exist, belongs to another node, is in a later
         epoch, or is an incomplete copy. CorruptLog: its last events contradict themselves.
-        StorageFailed: the server cannot be reached.
+        LogBusy: another node holds the lock. StorageFailed: the server cannot be reached.
         """
         log = cls(url, clock, Chain(origin, epoch, Head(), {}, entropy), durability, held)
         try:
-            with failures(), connect(url) as db:
+            with failures(), connect(url, lock_timeout=lock_timeout()) as db:
                 check_version(db)
-                with db.transaction():
-                    state = state_of(db, LOCK)
+                with locked(db) as state:
                     check_owner(state, origin, epoch)
                     if copying:
                         log.chain.epoch = state.epoch

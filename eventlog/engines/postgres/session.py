@@ -17,7 +17,7 @@ from engramlog.eventlog.engines.postgres.connecting import (
     is_lost,
     storage_error,
 )
-from engramlog.eventlog.engines.postgres.server import LOCK, ServerState
+from engramlog.eventlog.engines.postgres.server import LOCK, ServerState, state_of
 from engramlog.eventlog.errors import (
     EventLogError,
     LogBusy,
@@ -32,6 +32,28 @@ HOLD_SECONDS_MAX = 30
 """How long a silent node may hold the lock: after that, a stopped or disconnected node loses the
 lock and its transaction, by the server or by the next node that waits for it."""
 SCRUB_SECONDS_MAX = 3600.0
+
+
+def lock_timeout() -> str:
+    return f"{int(LOCK_SECONDS_MAX * 1000)}"
+
+
+@contextmanager
+def locked(db: Connection) -> Generator[ServerState]:
+    """A transaction that holds the log's lock, for a ``with`` block. A stuck node loses it. Raises
+    psycopg.Error: another node does not release it within the connection's ``lock_timeout``."""
+    try:
+        with db.transaction():
+            state_of(db, LOCK)
+    except psycopg.errors.LockNotAvailable:
+        _end_stuck(db)
+    with db.transaction():
+        yield state_of(db, LOCK)
+
+
+def _end_stuck(db: Connection) -> None:
+    """End the session of a node that holds the lock and is silent."""
+    db.execute(statements.END_STUCK, (HOLD_SECONDS_MAX,))
 
 
 class Figures(Struct, frozen=True):
@@ -83,7 +105,9 @@ class WritingSession:
             raise
         except LogBusy:
             self.abandon()
-            self._end_stuck()
+            if self._db is not None:
+                with suppress(psycopg.Error):
+                    _end_stuck(self._db)
             raise
         except BaseException:
             self.abandon()
@@ -103,18 +127,12 @@ class WritingSession:
         self._check(state)
         return state
 
-    def _end_stuck(self) -> None:
-        """End the session of a node that holds the lock and is silent."""
-        if self._db is not None:
-            with suppress(psycopg.Error):
-                self._db.execute(statements.END_STUCK, (HOLD_SECONDS_MAX,))
-
     def _connected(self) -> Connection:
         if self._db is not None and not is_lost(self._db):
             return self._db
         self._db = connect(
             self._url,
-            lock_timeout=f"{int(LOCK_SECONDS_MAX * 1000)}",
+            lock_timeout=lock_timeout(),
             idle_in_transaction_session_timeout=f"{HOLD_SECONDS_MAX}s",
             tcp_keepalives_idle="10",
             tcp_keepalives_interval="5",
