@@ -21,6 +21,10 @@ from engramlog.replay.verify import verify
 from tests.worlds.postgres_servers import Server, wait_until
 from tests.worlds.samples import ORIGIN, START_US, fact
 
+END_IN_TRANSACTION = (
+    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+    " WHERE state = 'idle in transaction'"
+)
 END_IDLE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle'"
 
 
@@ -160,6 +164,21 @@ def test_idle_readers_stay_connected_at_any_defaults_of_the_role(
         for _ in range(2):
             assert len(log.read()) == 1
             time.sleep(0.2)
+
+
+def test_a_connection_lost_within_a_round_trip_is_told_once(
+    postgres_server: Server, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The driver tells a second time that it is lost, at the round trip's end."""
+    with written_log(postgres_server, postgres_url) as (db, log):
+        for _ in range(3):
+            transaction = log.begin()
+            transaction.append([fact()])
+            assert db.execute(END_IN_TRANSACTION).fetchall()
+            with pytest.raises(StorageFailed, match="PostgreSQL: "):
+                transaction.commit()
+            transaction.rollback()
+    assert not [record for record in caplog.records if record.name == "psycopg"]
 
 
 def test_a_refusal_of_events_is_a_fault_until_the_server_takes_some(

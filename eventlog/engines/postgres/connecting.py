@@ -52,6 +52,22 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             raise
 
     @contextmanager
+    def pipeline(self) -> Generator[psycopg.Pipeline]:
+        """As psycopg's, which would log what ending a failed pipeline adds to its first error."""
+        first: psycopg.Error | None = None
+        try:
+            with super().pipeline() as pipeline:
+                try:
+                    yield pipeline
+                except psycopg.Error as fault:
+                    first = fault
+        except psycopg.Error:
+            if first is None:
+                raise
+        if first is not None:
+            raise first
+
+    @contextmanager
     def patience(self, seconds: float) -> Generator[None]:
         """Wait at most this long for each answer within a ``with`` block."""
         before, self.patience_seconds = self.patience_seconds, seconds
