@@ -36,7 +36,7 @@ def open_log(url: str) -> PostgresLog:
 @contextmanager
 def set_for_nodes(db: psycopg.Connection[Any], setting: str, value: str) -> Generator[None]:
     """A default of the nodes' role, for a ``with`` block."""
-    db.execute(sql.SQL("ALTER ROLE node SET {} = {}").format(sql.SQL(setting), value))
+    db.execute(sql.SQL("ALTER ROLE node SET {} = {}").format(sql.Identifier(setting), value))
     try:
         yield
     finally:
