@@ -1,7 +1,7 @@
 """Recall's speed, in the process and over HTTP, compared with the engines it could use.
 
 The node is a real process on a directory that the writer filled, with vectors in its ``vec_facts``.
-Baselines of the same run, over the same rows: sqlite-vec's brute force for the nearest 50, and
+Baselines of the same run, over the same facts: sqlite-vec's brute force for the nearest 50, and
 FTS5's own bm25 for the best 50. Embedding is excluded: each question is embedded before it is
 timed.
 """
@@ -36,6 +36,7 @@ from engramlog.projections.recall.profile import load_profile
 from engramlog.projections.recall.request import RecallRequest
 from engramlog.projections.recall.stages.lexical import query_terms
 from engramlog.projections.recall.stages.semantic import COMPARED_MIN, COMPARED_SHARE
+from engramlog.projections.text.terms import TOKENIZER, lexical_text
 
 QUESTIONS = 200
 BASELINE_QUESTIONS = 20
@@ -101,11 +102,19 @@ def _sqlite_vec(data: Path, world: RecallWorld, questions: list[Question]) -> fl
 
 
 def _fts5(node: Node, data: Path, questions: list[Question]) -> float:
-    """Milliseconds for the best 50 by FTS5's bm25 over the node's own index, at the median."""
+    """Milliseconds for the best 50 by FTS5's bm25 over the texts that the node searches, at the
+    median."""
     say("FTS5, bm25")
     view = node.reader.pin()
-    db = apsw.Connection(str(data / "projections.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    sql = f"SELECT rowid FROM lexicon WHERE lexicon MATCH ? ORDER BY rank LIMIT {NEAREST}"
+    db = apsw.Connection(str(data / "fts5.db"))
+    name, settings = TOKENIZER
+    tokenizer = " ".join([name, *(f"'{each}'" for each in settings)])
+    db.execute(f'CREATE VIRTUAL TABLE texts USING fts5 (text, content="", tokenize="{tokenizer}")')
+    with node.reader.pool.connection() as tables, db:
+        rows = tables.execute("SELECT entity, relation, value_type, value_v FROM facts")
+        texts = ((lexical_text(*row),) for row in rows)
+        db.executemany("INSERT INTO texts (text) VALUES (?)", texts)
+    sql = f"SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank LIMIT {NEAREST}"
 
     def ask(question: Question) -> None:
         terms = " OR ".join(f'"{term}"' for term in query_terms(view, question.text))

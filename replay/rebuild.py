@@ -19,11 +19,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engramlog.eventlog.durable_file import sync_file
-from engramlog.eventlog.engines.sqlite.copying import copy_database
 from engramlog.eventlog.errors import StorageFailed
 from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.log import EventLog
-from engramlog.projections.tables.database import open_fixed, remove_database, tables_position
+from engramlog.projections.tables.database import (
+    open_fixed,
+    remove_database,
+    tables_position,
+    write_clean,
+)
 from engramlog.projections.tables.digest import TableDigests, differing_tables, digest_tables
 from engramlog.projections.tables.file_state import file_state, other_versions
 from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
@@ -227,17 +231,13 @@ def rewrite_serving(link: Path, log: EventLog, writer: Writer, swapped: Callable
 
 def _clean_copy(link: Path, tables: Path) -> Path:
     """A new generation with the same rows, and nothing of deleted ones; synced to disk."""
-    copy, green = new_generation(link), new_generation(link)
+    green = new_generation(link)
     try:
-        copy_database(tables, copy)
-        with closing(ProjectionStore(link, copy, bulk=True)) as store:
-            store.write_clean(green)
+        write_clean(tables, green)
         sync_file(green)
     except BaseException:
         remove_database(green)
         raise
-    finally:
-        remove_database(copy)
     return green
 
 

@@ -202,7 +202,6 @@ WORDS: dict[str, dict[str, str]] = {
         "set_valued_declared": "conflicts of its relations",
     },
     "cards": {_ASSERTED: "the card of its entity"},
-    "lexicon": {_ASSERTED: "the words of the fact"},
     "episodes": {"episode_accessed": "when each episode was looked at"},
     "deltas": {"delta_applied": "which episodes each delta came from"},
     "foreign_facts": {_ASSERTED: "the id of the fact at its own node, if it has one there"},

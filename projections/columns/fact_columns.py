@@ -38,7 +38,7 @@ class FactColumns(Columns):
         self.gardens = Interner()
         self.origins = Interner()
         self.said = SaidValues()
-        """The values, and by number the text that the lexicon reads of each."""
+        """The values, and by number the searched text of each."""
         self.keys = KeyNumbers()
         self.crowded: Bool = np.zeros(1024, dtype=np.bool_)
         """By key number: whether the key has more than one fact."""

@@ -79,7 +79,7 @@ class FactIds:
 
 
 class SaidValues(Sequence[str]):
-    """Numbers of values by type and text; as a sequence, the text that the lexicon reads of each.
+    """Numbers of values by type and text; as a sequence, the searched text of each.
     One thread adds, any may read."""
 
     def __init__(self) -> None:

@@ -163,7 +163,7 @@ def _cids(postings: Postings, cut: FactsCut) -> Iterator[Laid]:
 
 
 def _terms(facts: FactColumns, cut: FactsCut) -> Iterator[Laid]:
-    """The sections of the lexicon's postings: those of the file below, and what was added since."""
+    """The sections of the terms' postings: those of the file below, and what was added since."""
     sealed = facts.by_term.sealed
     known = isinstance(sealed, SealedTerms)
     table = sealed.table if known else TextTable()

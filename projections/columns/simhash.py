@@ -1,7 +1,7 @@
 """Signatures of texts: 256 bits, similar for texts that share words.
 
 Version 1 is abmind's, bit for bit: ASCII tokens in 256 buckets, planes of ±1 drawn by mulberry32
-from seed 42, a bit set if the sum is above 0. Version 2 corrects its faults: the lexicon's terms
+from seed 42, a bit set if the sum is above 0. Version 2 corrects its faults: terms as in search
 without stop-words, a plane per term (BLAKE2b), repeated words weighted by ``1 + ln(frequency)``,
 and ties decided by a separate plane.
 """

@@ -1,6 +1,6 @@
 """The terms of facts' values, without those of entity and relation.
 
-The lexicon reads entity path, relation and value as one text; this subtracts the terms of the two
+The searched text has entity path, relation and value as one; this subtracts the terms of the two
 names.
 """
 

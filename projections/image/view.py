@@ -42,7 +42,7 @@ class View(ColumnView):
         self.tokenize: Callable[[str], list[str]] = image.facts.tokenize
         self.remembered: Remembered = image.remembered
         self.said: Sequence[str] = image.facts.said
-        """By value number: the lexicon's text of the value."""
+        """By value number: the searched text of the value."""
         self.spoken: SpokenTexts = image.spoken
         self._postings: dict[str, tuple[I32, I32]] = {}
 
@@ -169,7 +169,7 @@ class View(ColumnView):
         return peers * VOICE_BASE + self.source[slots]
 
     def postings(self, term: str) -> tuple[I32, I32]:
-        """(slots, term frequencies) of a term of the lexicon. Looked up once: the stages of a
+        """(slots, term frequencies) of a term of the texts. Looked up once: the stages of a
         recall ask for the same terms."""
         known = self._postings.get(term)
         if known is None:
@@ -181,7 +181,7 @@ class View(ColumnView):
         return self._image.content_terms.postings(self, term, *self.postings(term))
 
     def content_lengths(self) -> I32:
-        """By slot: how many terms of the lexicon each fact's value has."""
+        """By slot: how many terms each fact's value has."""
         return self._image.content_terms.lengths(self)
 
     def cid_slots(self, number: int) -> I32:
@@ -218,7 +218,7 @@ class View(ColumnView):
         return bool(self._image.derivations.parents)
 
     def value_text_of(self, slot: int) -> str:
-        """The lexicon's text of a fact's value."""
+        """The searched text of a fact's value."""
         return self.said[int(self.value[slot])]
 
     def value_numbers(self, text: str) -> list[int]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -11,8 +11,7 @@ import msgspec
 
 from engramlog.eventlog.engines.reader_pool import ReaderPool
 from engramlog.eventlog.errors import StorageFailed
-from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged
-from engramlog.projections.text.scripts import in_pairs
+from engramlog.projections.tables.storage_faults import DAMAGED, TablesDamaged, storage_errors
 
 BUSY_TIMEOUT_MS = 5_000
 CACHE_KIB = 65_536
@@ -38,12 +37,7 @@ def open_writer(path: Path, *, bulk: bool = False) -> apsw.Connection:
         set_pragmas(db, "journal_mode=WAL", "synchronous=NORMAL", checkpoint)
     set_pragmas(db, "foreign_keys=ON", f"cache_size=-{CACHE_KIB}", "temp_store=MEMORY")
     set_pragmas(db, "secure_delete=ON")
-    db.create_scalar_function("in_pairs", _in_pairs, 1, deterministic=True)
     return db
-
-
-def _in_pairs(*texts: "apsw.SQLiteValue") -> str:
-    return in_pairs(str(texts[0]))
 
 
 def set_pragmas(db: apsw.Connection, *pragmas: str) -> None:
@@ -112,6 +106,14 @@ def copy_rows(
     if rows:
         places = ",".join("?" * len(rows[0]))
         target.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
+
+
+def write_clean(source: Path, target: Path) -> None:
+    """Write the tables of a file, as committed, to a new one, where no freed page keeps deleted
+    data. Raises StorageError."""
+    with storage_errors(), closing(open_reader(source)) as db:
+        set_pragmas(db, "query_only=OFF")  # which would forbid another file, too
+        db.execute("VACUUM INTO ?", (str(target),))
 
 
 def remove_database(path: Path) -> None:

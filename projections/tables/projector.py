@@ -28,7 +28,6 @@ class Projector:
         reads: projectors whose tables it reads.
         erasing: statements over ``erasing.FACTS``, ``EVENTS`` and ``POSITIONS`` that delete the
             rows keyed by an erased fact's id or an erased event's position.
-        scrubbing: statements that rewrite what deleted rows leave in the tables' own files.
     """
 
     name: ClassVar[str]
@@ -39,7 +38,6 @@ class Projector:
     kinds: ClassVar[frozenset[str]]
     reads: ClassVar[frozenset[str]] = frozenset()
     erasing: ClassVar[tuple[str, ...]] = ()
-    scrubbing: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         cls.tables = tuple(re.findall(r"CREATE TABLE (\w+)", cls.schema))

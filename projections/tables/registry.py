@@ -24,7 +24,6 @@ from engramlog.projections.tables.facts.entity_edges import EntityEdgesProjector
 from engramlog.projections.tables.facts.erasures import ErasuresProjector
 from engramlog.projections.tables.facts.fact_retractions import FactRetractionsProjector
 from engramlog.projections.tables.facts.facts import FactsProjector
-from engramlog.projections.tables.facts.lexicon import LexiconProjector
 from engramlog.projections.tables.facts.tombstones import TombstonesProjector
 from engramlog.projections.tables.facts.verdicts import VerdictsProjector
 from engramlog.projections.tables.peers.peers import PeersProjector
@@ -51,7 +50,6 @@ PROJECTORS: tuple[Projector, ...] = (
     ResolutionsProjector(),
     DerivationsProjector(),
     DecayProjector(),
-    LexiconProjector(),
     AccessProjector(),
     FeedbackProjector(),
     CardsProjector(),

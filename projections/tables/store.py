@@ -287,15 +287,6 @@ class ProjectionStore:
                 self.db.execute("ROLLBACK")
         self.checkpoints = self._before
 
-    def write_clean(self, path: Path) -> None:
-        """Write the tables to a new file, where no freed page and no index keeps deleted data.
-        Raises StorageError."""
-        with storage_errors():
-            for projector in PROJECTORS:
-                for statement in projector.scrubbing:
-                    self.db.execute(statement)
-            self.db.execute("VACUUM INTO ?", (str(path),))
-
     def close(self) -> None:
         self.db.close()
 

@@ -269,16 +269,16 @@ def rewrite(node: Node) -> None:
 def test_clean_tables_take_over_whatever_happens_while_they_are_made(
     node: Node, monkeypatch: pytest.MonkeyPatch, beside: str
 ) -> None:
-    copied, old = rebuild.copy_database, files(node)
+    written, old = rebuild.write_clean, files(node)
 
-    def copying(source: Path, target: Path) -> None:
-        copied(source, target)
+    def writing(source: Path, target: Path) -> None:
+        written(source, target)
         say(node, 6)
         if beside == "a rebuild":
             assert node.rebuild().compared
 
     with monkeypatch.context() as patch:
-        patch.setattr(rebuild, "copy_database", copying)
+        patch.setattr(rebuild, "write_clean", writing)
         rewrite(node)
     link = node.directory.projections_path
     assert files(node) == [current_generation(link).name] != old  # type: ignore[union-attr]
@@ -287,7 +287,7 @@ def test_clean_tables_take_over_whatever_happens_while_they_are_made(
     assert node.rebuild().compared
 
 
-@pytest.mark.parametrize("failing", ["copy_database", "sync_file", "point_link"])
+@pytest.mark.parametrize("failing", ["write_clean", "sync_file", "point_link"])
 def test_clean_tables_that_cannot_be_made_leave_the_old_ones_in_use(
     node: Node, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
@@ -308,20 +308,20 @@ def test_clean_tables_that_cannot_be_made_leave_the_old_ones_in_use(
 def test_a_rebuild_takes_no_name_of_clean_tables_under_construction(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written, begun = ProjectionStore.write_clean, rebuild.digest_tables
+    written, begun = rebuild.write_clean, rebuild.digest_tables
     clean: list[Path] = []
 
-    def writing(store: ProjectionStore, path: Path) -> None:
+    def writing(source: Path, target: Path) -> None:
         def digesting(db: apsw.Connection) -> TableDigests:
             monkeypatch.setattr(rebuild, "digest_tables", begun)
-            written(store, path)  # while the rebuild has its own file open
-            clean.append(path)
+            written(source, target)  # while the rebuild has its own file open
+            clean.append(target)
             return begun(db)
 
         monkeypatch.setattr(rebuild, "digest_tables", digesting)
         assert node.rebuild().compared
 
-    monkeypatch.setattr(ProjectionStore, "write_clean", writing)
+    monkeypatch.setattr(rebuild, "write_clean", writing)
     rewrite(node)
     assert clean
     link = node.directory.projections_path

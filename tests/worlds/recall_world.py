@@ -39,7 +39,7 @@ SOURCE = "agent:tester"
 
 
 def user(name: str) -> str:
-    """A formal entity URI; the lexicon sees ``user`` and the name."""
+    """A formal entity URI; search sees ``user`` and the name."""
     return f"stigmem://x.example/user/{name}"
 
 

@@ -34,7 +34,7 @@ class Features(Struct, frozen=True):
     """Properties of each candidate at the Moment.
 
     ``age_days`` is never negative. ``derivation_depth`` counts hops to an underived fact. ``terms``
-    are those of the lexicon. ``asking`` is the share of the value in questions, in [0, 1].
+    are those of the searched text. ``asking`` is the share of the value in questions, in [0, 1].
     ``instant_us`` is the Moment's, ``situation`` the caller's. ``raw``: the stages' scores by
     stage, 0 for facts that a stage did not find. ``strong``: strong hits by a stage's own rule, and
     ``cosine``: of the fact's vector with the question's (NaN without a vector); None if no stage

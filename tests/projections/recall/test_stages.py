@@ -25,7 +25,7 @@ def by_slot(found: Candidates) -> dict[int, float]:
 
 
 def four_documents() -> World:
-    # The lexicon holds the entity's path (2 tokens), the relation's words (2) and the value.
+    # The searched text has the entity's path (2 tokens), the relation's words (2) and the value.
     world = World()
     world.fact(user("w"), "memory:text", "apple banana")  # 6 tokens
     world.fact(user("x"), "memory:text", "apple apple cherry")  # 7

@@ -20,7 +20,6 @@ SCHEMAS = {
     "resolutions": (2, "99d5af8b"),
     "derivations": (2, "155f56ff"),
     "decay": (2, "4294fb11"),
-    "lexicon": (5, "8856954d"),
     "access": (4, "e2b77b48"),
     "feedback": (2, "4ed466c8"),
     "cards": (2, "2d79f04e"),
