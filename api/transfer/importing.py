@@ -343,7 +343,7 @@ class Importer:
 
     def _so_far(self, done: int | None = None) -> str:
         done = self._done if done is None else done
-        if not done:
+        if not done or not (self._options.skip or self.report.counts):  # or lines without a fact
             return "nothing was imported"
         position = f" (position {self.report.position})" if self.report.position else ""
         return (

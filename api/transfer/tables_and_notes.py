@@ -28,6 +28,7 @@ _MARK = re.compile(r"^\s*(?:[-*+]|[0-9]+[.)])\s+(?:\[[ xX]\]\s+)?")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NOTHING = b"\n"
 _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
+_FENCE = re.compile(r"^\s*(?:(?:[-*+]|[0-9]+[.)])\s+)?(`{3,}(?=[^`]*$)|~{3,})")
 
 
 def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
@@ -68,13 +69,14 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
 
 def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """A fact for each paragraph and list item, about ``note:NAME``; the headings above precede its
-    words. Raises ImportStopped: the file is not UTF-8."""
+    words. Blank lines, items and headings of fenced code are code. Raises ImportStopped: the file
+    is not UTF-8."""
     entity = f"note:{_stem(name)}"
     headings: list[str] = []
     paragraph: list[str] = []
 
     def paragraph_lines() -> Iterator[bytes]:
-        height, words = len(paragraph), " ".join(paragraph)
+        height, words = len(paragraph), " ".join(filter(None, paragraph))
         paragraph.clear()
         if words:
             height -= 1
@@ -84,8 +86,13 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
             yield msgspec.json.encode(line) + b"\n"
         yield from height * [_NOTHING]
 
-    for line in _text(name, lines).split("\n"):
-        text = line.strip("\ufeff\r")
+    code_ends = -1
+    texts = [line.strip("\ufeff\r") for line in _text(name, lines).split("\n")]
+    for number, text in enumerate(texts):
+        if number <= code_ends:
+            paragraph.append(text.strip())
+            continue
+        code_ends = _end_of_code(texts, number)
         heading, mark = _HEADING.match(text), _MARK.match(text)
         if heading or mark or not text.strip():
             yield from paragraph_lines()
@@ -96,6 +103,17 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
         else:
             paragraph.append((text[mark.end() :] if mark else text).strip())
     yield from paragraph_lines()
+
+
+def _end_of_code(texts: list[str], begins: int) -> int:
+    """The line that closes the fenced code beginning at this one; -1: none begins or it stays
+    open, for the rest of a file is no code."""
+    fence = _FENCE.match(texts[begins])
+    if fence is None:
+        return -1
+    closing = re.compile(rf"^\s*{fence[1][0]}{{{len(fence[1])},}}\s*$")
+    after = range(begins + 1, len(texts))
+    return next((number for number in after if closing.match(texts[number])), -1)
 
 
 def _text(name: str, lines: Iterable[bytes]) -> str:

@@ -94,6 +94,38 @@ def test_a_paragraph_and_an_item_are_notes_below_their_headings() -> None:
     assert {line["source"] for line in lines} == {"file:home"}
 
 
+CODE = b"""# Deploy
+Run:
+```sh
+# install the tools
+make setup
+
+- not an item
+```
+- ~~~
+  # run the tests
+  ~~~
+Then call Ann.
+## Rollback
+``` is no fence with `code` behind it
+- ```sh
+# Left open
+Ends.
+"""
+
+
+def test_what_stands_in_fenced_code_is_no_heading_and_no_item() -> None:
+    made = list(lines_of_notes("n.md", CODE.splitlines(True)))
+    assert [json.loads(line)["value"]["v"] for line in facts(made)] == [
+        "Deploy: Run: ```sh # install the tools make setup - not an item ```",
+        "Deploy: ~~~ # run the tests ~~~ Then call Ann.",
+        "Deploy: Rollback: ``` is no fence with `code` behind it",
+        "Deploy: Rollback: ```sh",
+        "Left open: Ends.",
+    ]
+    assert [number for number, line in enumerate(made, 1) if line.strip()] == [2, 9, 14, 15, 17]
+
+
 @pytest.mark.parametrize(
     ("made", "numbers"),
     [
@@ -120,6 +152,10 @@ def test_a_refused_row_and_the_skipped_lines_count_as_an_editor_does(tmp_path: P
     assert "--skip 3" in stopped.stderr
     done = engramlog("import", table, "--data", tmp_path / "data", "--skip", "4")
     assert "1 asserted" in done.stdout, done.stderr
+    table.write_text("entity,relation,value,valid_from\nuser:b,memory:x,y,soon\n")
+    stopped = engramlog("import", table, "--data", tmp_path / "data")
+    assert "line 2: valid_from" in stopped.stderr
+    assert stopped.stderr.rstrip().endswith("; nothing was imported")
 
 
 @pytest.mark.parametrize("reader", [lines_of_csv, lines_of_notes])
