@@ -144,12 +144,27 @@ def test_a_file_with_bytes_of_deleted_rows_is_rewritten(path: Path) -> None:
         assert verify(log).fault is None
 
 
+def test_the_first_payloads_of_a_file_older_than_overwriting_are_erased(path: Path) -> None:
+    with open_log(path) as log:
+        writer_of(log).execute("PRAGMA secure_delete = OFF").fetchall()
+        gone = list(log.append([fact("secret-short"), fact("secret-long" * 40)]).events)
+        for number in range(100):  # one by one: the root stops being a leaf
+            log.append([fact(f"kept-{number}" * 20)])
+    with open_log(path) as log:
+        salts = salts_of(log, gone)
+        erase(log, *gone)
+        log.scrub()
+        found = everything_in(path)
+        assert (b"secret-" in found, [salt for salt in salts if salt in found]) == (False, [])
+        assert verify(log).fault is None
+
+
 @pytest.mark.parametrize("overwritten", [False, True])
 def test_free_pages_with_bytes_of_deleted_rows_are_found(path: Path, overwritten: bool) -> None:
     with closing(raw(path)) as db:
+        db.execute(f"PRAGMA secure_delete = {overwritten}")
         db.execute("CREATE TABLE payloads (position INTEGER PRIMARY KEY, payload BLOB)")
         db.executemany("INSERT INTO payloads VALUES (?, ?)", [(n, b"x" * 9_000) for n in range(99)])
-        db.execute(f"PRAGMA secure_delete = {overwritten}")
         db.execute("DELETE FROM payloads WHERE position > 9")
         assert db.pragma("freelist_count") > 100
         assert are_free_pages_clean(db) is overwritten

@@ -14,20 +14,20 @@ from typing import cast
 import apsw
 from msgspec import Struct
 
-LEAF = 0x0D
-"""The first byte of a page that holds rows."""
-LEAF_HEADER_BYTES = 8
+HEADER_BYTES = {0x05: 12, 0x0D: 8}
+"""By the first byte of a page: an inner page, or a leaf, which holds rows."""
 POINTERS_MAX = 0x2000
 """Above, two letters of a text would pass as a pointer: pages of the log have 4,096 bytes."""
 PAGES_OF_PAYLOADS = """
 SELECT pageno, pagetype = 'overflow', unused FROM dbstat
-WHERE name = 'payloads' AND pagetype <> 'internal'"""
-"""Inner pages have keys only."""
+WHERE name = 'payloads' AND (pagetype <> 'internal' OR path = '/')"""
+"""Inner pages have keys only. But the root was once a leaf, and in a file older than
+``secure_delete`` keeps those rows."""
 
 
 class PayloadPage(Struct, frozen=True):
-    """A page of ``payloads``: a leaf with rows, or the next part of a long row. ``unused``: bytes
-    that belong to no row."""
+    """A page of ``payloads``: of the tree, or (``overflow``) the next part of a long row.
+    ``unused``: bytes that belong to no row."""
 
     number: int
     overflow: bool
@@ -53,7 +53,7 @@ def _is_clean(db: apsw.Connection, page: PayloadPage, size: int) -> bool:
     data = _page(db, page.number, size)
     if page.overflow:
         return _is_zero(data[len(data) - page.unused :])
-    return _is_clean_leaf(data)
+    return _is_clean_node(data)
 
 
 def are_free_pages_clean(db: apsw.Connection) -> bool:
@@ -78,12 +78,13 @@ def are_free_pages_clean(db: apsw.Connection) -> bool:
     return not trunk
 
 
-def _is_clean_leaf(data: bytes) -> bool:
-    if data[0] != LEAF:
+def _is_clean_node(data: bytes) -> bool:
+    header = HEADER_BYTES.get(data[0])
+    if header is None:
         return _is_zero(data)
     free, cells, content = (_short(data, at) for at in (1, 3, 5))
-    unused = LEAF_HEADER_BYTES + 2 * cells
-    while LEAF_HEADER_BYTES < _short(data, unused) < min(len(data), POINTERS_MAX):
+    unused = header + 2 * cells
+    while header < _short(data, unused) < min(len(data), POINTERS_MAX):
         unused += 2  # pointers to deleted rows
     if not _is_zero(data[unused : content or 65_536]):
         return False
