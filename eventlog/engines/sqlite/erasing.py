@@ -13,7 +13,8 @@ from engramlog.eventlog.codec import decode_header
 from engramlog.eventlog.engines.sqlite import schema
 from engramlog.eventlog.errors import StorageFailed
 
-TRUNCATE_ATTEMPTS = 100
+TRUNCATE_ATTEMPTS = 5
+"""Few: a node that ends waits for them. It cleans again later, or at its next start."""
 TRUNCATE_PAUSE_SECONDS = 1.0
 
 
