@@ -15,7 +15,7 @@ import apsw
 from msgspec import Struct
 
 from engramlog.eventlog.durable_file import sync_folder
-from engramlog.eventlog.errors import UnknownKind
+from engramlog.eventlog.errors import StorageError, UnknownKind
 from engramlog.eventlog.event import Recorded, UnknownPayload
 from engramlog.eventlog.kinds import FactErased
 from engramlog.eventlog.log import ReadableLog
@@ -48,6 +48,9 @@ CREATE TABLE unknown_events (
     schema_version INTEGER NOT NULL
 ) STRICT;
 """
+
+NO_FAULTS_OF_EVENTS = (*MACHINE_FAULTS, StorageError)
+"""What halts no projector: the tables cannot be written now, or the log's server is away."""
 
 
 @cache
@@ -213,8 +216,8 @@ class ProjectionStore:
         try:
             for projector, events in work:
                 projector.apply(events, self.db)
-        except MACHINE_FAULTS:
-            raise  # not a fault of an event
+        except NO_FAULTS_OF_EVENTS:
+            raise
         except Exception:
             self.db.execute("ROLLBACK TO projectors; RELEASE projectors")
             for projector, events in work:
@@ -232,8 +235,8 @@ class ProjectionStore:
         self.db.execute("SAVEPOINT projector")
         try:
             work(self.db)
-        except MACHINE_FAULTS:
-            raise  # not a fault of the event
+        except NO_FAULTS_OF_EVENTS:
+            raise
         except Exception as fault:
             self.db.execute("ROLLBACK TO projector; RELEASE projector")
             mark = self.checkpoints[projector.name]

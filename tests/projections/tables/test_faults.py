@@ -19,7 +19,13 @@ from engramlog.projections.moment import Moment
 from engramlog.projections.tables.database import query
 from engramlog.projections.tables.facts.facts import FactsProjector
 from engramlog.projections.tables.store import ProjectionStore
-from engramlog.projections.writing.commands import AssertFact, Done, Refused, RetractFact
+from engramlog.projections.writing.commands import (
+    AssertFact,
+    Done,
+    EraseFacts,
+    Refused,
+    RetractFact,
+)
 from engramlog.projections.writing.submission import Submission, WriterClosed
 from tests.worlds.failing_storage import FailingOnce
 from tests.worlds.histories import START_US, asserted
@@ -111,6 +117,27 @@ def test_a_fault_of_the_machine_halts_no_projector(
     assert node.log.head() == head
     assert status_of_node(node)["degraded"] is None
     done(node.write(role("A"))[0])
+
+
+def test_a_log_that_cannot_be_read_halts_no_projector(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the server of a log in PostgreSQL is lost while another node's erasure is applied."""
+
+    def lost(*_: object) -> None:
+        raise StorageFailed("the server is away")
+
+    facts = [str(done(node.write(role(v, source=f"agent:{v}"))[0]).fact_id) for v in "abc"]
+    events = node.log.read(0, 100)
+    store = ProjectionStore(tmp_path / "other.db", history=node.log)
+    with store.db:
+        store.apply(events)
+    node.write(EraseFacts(erasure_id="e", fact_ids=(facts[0],)))
+    monkeypatch.setattr("engramlog.projections.tables.erasing.read_at", lost)
+    with pytest.raises(StorageFailed, match="the server is away"), store.db:
+        store.apply(node.log.read(events[-1].position, 100))
+    assert not store.halted
+    store.close()
 
 
 def test_one_recall_batch_may_name_a_fact_twice(node: Node) -> None:
