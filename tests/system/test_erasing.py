@@ -80,6 +80,35 @@ def test_commands_erase_hold_and_tell(tmp_path: Path) -> None:
     assert engramlog("replay", "verify", "--data", data).returncode == 0
 
 
+def test_the_end_of_a_name_erases_no_mentions_of_it(tmp_path: Path) -> None:
+    data = tmp_path / "memory"
+    nasa = "stigmem://acme.example/agency/nasa"
+    episode = {"op": "episode", "user": "cy", "session": "s", "agent": "a", "content": "hello",
+               "timestamp": "2026-03-02T09:00:00Z"}  # fmt: skip
+    lines = [
+        fact(1, entity="user:ann"),
+        fact(2, entity=nasa),
+        fact(3, entity="user:bo", value={"type": "text", "v": "lunch with Ann at agency/nasa"}),
+        fact(4, entity="tea", value={"type": "text", "v": "a plant"}),
+        fact(5, entity="user:bo", value={"type": "text", "v": "likes tea and coffee"}),
+        fact(6, entity="drink:tea", value={"type": "text", "v": "hot"}),
+        fact(7, entity="user:cy"),
+        episode,
+    ]
+    stdin = b"\n".join(json.dumps(line).encode() for line in lines)
+    done = engramlog("import", "-", "--data", data, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    for end, name in (("ann", "user:ann"), ("agency/nasa", nasa)):
+        refused = engramlog("erase", "entity", end, "--data", data)
+        assert refused.returncode == 1
+        assert f"no live facts about {end}; give {name}, or" in refused.stderr
+    shown = engramlog("show", "agency/nasa", "--data", data).stderr
+    assert "tables leave out the beginning of stigmem://acme.example/agency/nasa" in shown
+    for own, events in (("tea", 2), ("cy", 1)):
+        done = engramlog("erase", "entity", own, "--data", data, "--json")
+        assert json.loads(done.stdout)["events"] == events
+
+
 def test_recall_workers_forget_and_go_on_with_the_same_answers(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--no-auth", env=WORKERS) as node:
         client = node.client()

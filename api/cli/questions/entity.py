@@ -115,4 +115,6 @@ def stated(facts: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
 
 def _nothing_about(entity: str) -> CommandError:
     hint = "" if ":" in entity else f"; entities have names such as user:{entity}"
+    if hint and "/" in entity:
+        hint = f"; tables leave out the beginning of stigmem://acme.example/{entity}"
     return CommandError(f"no facts about {entity}{hint}")
