@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -190,6 +191,10 @@ def given_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+_ADDRESS = re.compile(r"[\w.-]+:[0-9]+")
+"""A host and a port."""
+
+
 async def reach(place: str, key: str | None) -> Transport:
     """Connect to a memory: by URL, to a directory that a node serves, or by opening it here.
 
@@ -206,6 +211,8 @@ async def reach(place: str, key: str | None) -> Transport:
     if node is not None:
         return node
     path = Path(place).expanduser()
+    if _ADDRESS.fullmatch(place) and not path.exists():
+        raise ClientError(f"{place!r} is not an http:// or https:// URL, nor a directory")
     try:
         with _model_ahead(path):
             from engramlog.api.python.embedded import EmbeddedNode

@@ -95,6 +95,17 @@ def test_a_held_directory_is_refused_with_its_holder(tmp_path: Path) -> None:
         node.close()
 
 
+def test_an_address_without_its_scheme_makes_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ClientError, match="'localhost:8765' is not an http:// or https:// URL"):
+        Memory("localhost:8765")
+    assert not list(tmp_path.iterdir())
+    Path("localhost:8765").mkdir()
+    Memory("localhost:8765").close()
+
+
 def test_a_key_is_for_a_url_and_a_url_is_one(tmp_path: Path) -> None:
     with pytest.raises(ClientError, match="needs no key"):
         Memory(tmp_path, key="secret")
