@@ -15,7 +15,7 @@ from engramlog.eventlog.log import EventLog, StreamHead
 from engramlog.eventlog.signing import SignedHead, SignedHeads
 from engramlog.projections.tables.peers.peers import PeerRow, PeerStream
 from engramlog.projections.writing.commands import Command, Refused, WriteAnswer
-from engramlog.projections.writing.decide.peers.peering import GRANTS_CHANGED
+from engramlog.projections.writing.decide.peers.peering import GRANTS_CHANGED, TAKEN_MEANWHILE
 from engramlog.projections.writing.group import ForeignEventRefused
 from engramlog.projections.writing.peer_commands import AdoptPage, NoteEquivocation, TakeForeignEnds
 from engramlog.projections.writing.submission import WriterBusy, WriterClosed, WriterDegraded
@@ -129,13 +129,14 @@ def pull(
         PageFault: its statement of heads is not credible.
         Exception: a page exposed a fault of ours; raised after the other streams are done.
     """
+    # First: another node over the log may take what the peer signs after its statement.
+    heads = here.log.stream_heads()
     statement = source.heads()
     check_statement(statement, peer)
     if statement.public_key != peer.public_key:
         # The chain of rotations leads there from the key of the node id.
         here.submit([PeerStateSet(peer_id=peer.peer_id, public_key=statement.public_key)])
     turn = _Round(source, here, peer, statement, pages_max)
-    heads = here.log.stream_heads()
     for offered in statement.heads:
         state = known.get(offered.stream)
         if state is None or not state.held or state.reason.startswith(PASSING_FAULTS):
@@ -314,7 +315,7 @@ def _take(
     checked: CheckedPage,
 ) -> int:
     """Append a verified page. Raises PageFault if the log refuses it, PeerUnreachable if it was
-    verified against other grants than those of now."""
+    verified against another state of this node than that of now."""
     command = AdoptPage(
         node_id=peer.node_id,
         grants=peer.grants,
@@ -332,8 +333,8 @@ def _take(
         raise PageFault("refused", f"{stream} behind {after}: {fault}") from fault
     outcome = answer.outcomes[0]
     if isinstance(outcome, Refused):
-        if outcome.code == GRANTS_CHANGED:
-            raise PeerUnreachable(f"{outcome.message}: the next round applies them")
+        if outcome.code in (GRANTS_CHANGED, TAKEN_MEANWHILE):
+            raise PeerUnreachable(f"{outcome.message}: the next round goes on from there")
         raise PageFault(outcome.code, outcome.message)
     submit([TakeForeignEnds()])  # an erasure reads only committed events of the log
     return len(page.events)

@@ -33,7 +33,7 @@ REJECTED_MAX = 100
 """The most rejected declarations kept; further ones are answered and not stored."""
 _STATE = "SELECT state, node_id FROM peers WHERE peer_id=?"
 _ACTIVE = "SELECT grants FROM peers WHERE node_id=? AND state='active'"
-_HELD = "SELECT held FROM peer_streams WHERE stream=?"
+_STREAM = "SELECT held, last_seq FROM peer_streams WHERE stream=?"
 _TAKEN = "SELECT id FROM fact_rows WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1"
 _LOSERS = "(SELECT value FROM json_each(:losers))"
 _SETTLED = f"""
@@ -63,6 +63,7 @@ _OWN_NOTE = "SELECT 1 FROM fact_rows WHERE id=? AND origin=?"
 _decode_grants = msgspec.json.Decoder(PeerGrants).decode
 REPLAYED = "replayed from a peer"
 GRANTS_CHANGED = "grants_changed"
+TAKEN_MEANWHILE = "taken_meanwhile"
 
 
 def declare_peer(command: PeerDeclared, context: Context) -> Decision | Refused:
@@ -94,15 +95,18 @@ def set_peer_state(command: PeerStateSet, context: Context) -> Decision | Refuse
 
 def adopt_page(command: ask.AdoptPage, context: Context) -> Decision | Refused:
     """Append a page of an approved peer's stream, unless the stream is held. The page was verified
-    without a lock: the peer's grants may have changed since."""
+    without a lock: since then the peer's grants may have changed, or another node over the log may
+    have taken it."""
     active = query_one(context.db, _ACTIVE, (command.node_id,))
     if active is None:
         return Refused("peer_not_approved", f"{command.node_id} is not an approved peer")
     if active[0] is None or _decode_grants(active[0]) != command.grants:
         return Refused(GRANTS_CHANGED, f"{command.node_id} has other grants now")
-    held = query_one(context.db, _HELD, (command.stream,))
-    if held is not None and held[0]:
+    held, last_seq = query_one(context.db, _STREAM, (command.stream,)) or (0, 0)
+    if held:
         return Refused("stream_held", f"stream {command.stream} is held")
+    if last_seq >= command.first_seq:
+        return Refused(TAKEN_MEANWHILE, f"{command.stream} is known up to {last_seq} by now")
     taken = query_one(context.db, _TAKEN, (json.dumps(command.fact_ids),))
     if taken is not None:
         return Refused("fact_id_taken", f"fact {taken[0]} exists already, from another event")
