@@ -40,7 +40,7 @@ from engramlog.projections.tables.storage_faults import storage_errors
 from engramlog.projections.tables.store import other_generations
 from engramlog.projections.writing.commands import Command, EraseEvents
 from engramlog.projections.writing.writer import Writer
-from engramlog.replay.rebuild import rewrite_serving
+from engramlog.replay.rebuild import remove_replaced, rewrite_serving
 from engramlog.replay.snapshots import Snapshots
 
 RECEIPT_CONTEXT = b"engramlog/erasure-receipt/1\n"
@@ -215,6 +215,7 @@ class Cleaner:
     def _scrub_tables(self, positions: list[int]) -> None:
         """Replace the projections file by a clean copy, and remove earlier ones. Raises
         StorageFailed during a rebuild, or while a projector is halted: it erases nothing."""
+        remove_replaced(self._writer)
         rebuilding = StorageFailed("the tables are being rebuilt: they are cleaned after that")
         if other_generations(self._link):
             raise rebuilding

@@ -229,6 +229,13 @@ def rewrite_serving(link: Path, log: EventLog, writer: Writer, swapped: Callable
     _take_over(link, green, log, writer, swapped, settled=True)
 
 
+def remove_replaced(writer: Writer) -> None:
+    """Remove the files of earlier tables, also those that could not be removed before."""
+    for path in sorted(writer.replaced):
+        remove_database(path)
+        writer.replaced.discard(path)
+
+
 def _clean_copy(link: Path, tables: Path) -> Path:
     """A new generation with the same rows, and nothing of deleted ones; synced to disk."""
     green = new_generation(link)
@@ -287,9 +294,8 @@ def _take_over(
         remove_database(path)
         raise
 
-    def swap() -> Path:
+    def swap() -> None:
         replay_into(store, log, log.head().position)
-        blue = writer.store.path
         try:
             point_link(link, path)
             writer.replace_store(store)
@@ -298,11 +304,11 @@ def _take_over(
                 point_link(link, writer.store.path)
             raise
         swapped()
-        return blue
 
     try:
         replay_into(store, log, log.head().position)
-        remove_database(writer.exclusive(swap, settled=settled).result())
+        writer.exclusive(swap, settled=settled).result()
+        remove_replaced(writer)
     except BaseException:
         if writer.store is not store:
             store.close()

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,19 @@ class AuditDesk:
         """Stop using files made before an erasure."""
         self._erasures += 1
 
-    def close(self) -> None:
-        """Remove the files; the next use makes them again. Idempotent."""
+    def discard(self) -> None:
+        """Remove the files; the next use makes them again. Raises OSError."""
         with self._lock:
+            self._made = None
             if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = self._made = None
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(self._folder)
+                self._folder = None
+
+    def close(self) -> None:
+        """Remove the files; what cannot be removed now goes at the next start. Idempotent."""
+        with suppress(OSError):
+            self.discard()
 
     def _files(
         self, view: View, authorization: Authorization, moment: Moment, chains: bool

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from engramlog.eventlog.errors import StorageError
 from engramlog.eventlog.event import Recorded
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 class CatchesUp:
     """A log with its tables and memory image, which one thread keeps up to date. ``degraded``: why
     the node cannot serve fully, or None; each write tries to repair it. ``broken``: why the node
-    must be restarted, or None."""
+    must be restarted, or None. ``replaced``: files of earlier tables that are not removed yet."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class CatchesUp:
     ) -> None:
         self.log = log
         self.store = store
+        self.replaced: set[Path] = set()
         self.image = image
         self._degraded: str | None = None
         self.broken: str | None = None

@@ -204,8 +204,10 @@ class Writer(CatchesUp):
 
     def replace_store(self, store: ProjectionStore) -> None:
         """Continue with another file at the log's head. Call inside ``exclusive``."""
+        before = self.store.path
         self.store.close()
         self.store = store
+        self.replaced.add(before)
 
     def _enqueue(self, item: Submission | Callable[[], None]) -> None:
         with self._entry:  # nothing may enter the queue after its end marker

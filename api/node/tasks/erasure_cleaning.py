@@ -138,7 +138,7 @@ def cleaner_of(
         purge_vectors,
         node.snapshots,
         further={
-            "audit files": lambda _positions: desk.close(),
+            "audit files": lambda _positions: desk.discard(),
             "memory image": discard_images,
         },
         copies=lambda: not node.leads,
