@@ -89,7 +89,7 @@ class Client:
         )
         self._headers = {"Accept": "application/json"}
         if key:
-            self._headers["Authorization"] = f"Bearer {key}"
+            self._headers["Authorization"] = bearer(key)
 
     def get(
         self, path: str, query: Mapping[str, object] | None = None, *, listed: bool = False
@@ -227,6 +227,15 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def bearer(key: str) -> str:
+    """The header of a key, perhaps one with the line end of its file. Raises ClientError, which
+    does not repeat the key: it is no single line of ASCII."""
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ClientError("the API key has a character that no key has, such as a line break")
+    return f"Bearer {key}"
 
 
 def json_of(body: object) -> bytes:

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from msgspec import Struct
 
-from engramlog.api.client.client import ClientError
+from engramlog.api.client.client import ClientError, bearer
 from engramlog.api.http.error_codes import CODE_HEADER
 from engramlog.projections.http_exchange import (
     AnswerLimits,
@@ -80,7 +80,7 @@ class HttpTransport:
     def __init__(self, url: str, key: str | None = None, owner: str | None = None) -> None:
         headers = {"Accept": "application/json"}
         if key:
-            headers["Authorization"] = f"Bearer {key}"
+            headers["Authorization"] = bearer(key)
         try:
             self._http = BlockingHttp(url, headers)
         except ValueError as fault:

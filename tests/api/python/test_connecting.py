@@ -11,13 +11,14 @@ import pytest
 
 from engramlog import ClientError, EventLogError, Memory
 from engramlog.api.cli.main import main
+from engramlog.api.client.client import Client
 from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import Control, control_file
 from engramlog.api.node.process.serving import serve_in_background
 from engramlog.api.python import transport
 from engramlog.api.settings import Settings
 from engramlog.projections.http_exchange import AnswerLimits
-from tests.worlds.processes import environment, serving
+from tests.worlds.processes import engramlog, environment, serving
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +116,25 @@ def test_a_key_is_for_a_url_and_a_url_is_one(tmp_path: Path) -> None:
         nowhere.facts()
     assert fault.value.status == 0
     assert str(fault.value) == "cannot reach http://127.0.0.1:9: Connection refused"
+
+
+def test_a_key_with_a_line_end_is_taken_and_no_fault_repeats_a_key(tmp_path: Path) -> None:
+    secret = "a-secret-of-one-test-0123456789-0123456789"
+    command = ["key", "create", "--entity-uri", "agent:x", "--raw-key", "-"]
+    data = tmp_path / "memory"
+    made = engramlog(*command, "--data", data, stdin=secret.encode())
+    assert made.returncode == 0, made.stderr
+    with serving(data) as node:
+        for key in (f"{secret}\n", f"{secret}\r\n"):
+            with Memory(node.url, key=key) as memory:
+                assert len(memory.facts()) == 0
+            with Client(node.url, key) as client:
+                assert client.get("/v1/me")["entity_uri"] == "agent:x"
+    for key in (f"{secret}\nx", f"\N{RIGHT SINGLE QUOTATION MARK}{secret}"):
+        for reach in (Memory, Client):
+            with pytest.raises(ClientError, match="character that no key has") as refused:
+                reach(node.url, key=key)
+            assert secret not in str(refused.value)
 
 
 class SlowEraser(BaseHTTPRequestHandler):
