@@ -14,7 +14,7 @@ from engramlog.projections.columns.term_postings import TermPostings
 from engramlog.projections.interner import Interner
 from engramlog.projections.moment import Moment
 from engramlog.projections.normalization import SCOPES
-from engramlog.projections.text.terms import Tokenizer
+from engramlog.projections.text.terms import Tokenizer, lexical_text
 
 NOWHERE = -1
 """The scope of an erased fact: no right covers it."""
@@ -83,6 +83,24 @@ class FactColumns(Columns):
         if number >= len(self.crowded):
             self.crowded = grown(self.crowded, 2 * number)
         return number
+
+    def unlist(self, slots: list[int]) -> None:
+        """Remove facts from every list."""
+        by_column = {"entity": self.by_entity, "key": self.by_key, "object": self.by_object,
+                     "source": self.by_source}  # fmt: skip
+        for column, postings in by_column.items():
+            postings.drop(slots, np.unique(self.arrays[column][slots]).tolist())
+        self.by_term.drop(slots, {term for slot in slots for term in self._terms(slot)})
+        for postings in (self.by_cid, self.reserved, self.summaries):
+            postings.drop(slots)
+
+    def _terms(self, slot: int) -> list[str]:
+        """The terms of a fact's searched text."""
+        entity, relation, value = (
+            int(self.arrays[column][slot]) for column in ("entity", "relation", "value")
+        )
+        named = self.entities.text(entity), self.relations.text(relation)
+        return self.tokenize(lexical_text(*named, "string", self.said[value]))
 
     def cut(self) -> ColumnView:
         """Every row, published or not."""

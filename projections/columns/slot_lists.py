@@ -31,10 +31,6 @@ class SealedSlots(Protocol):
         """Every name with a list."""
         ...
 
-    def names_of(self, slots: I32) -> set[Any]:
-        """The names whose lists hold any of the slots."""
-        ...
-
 
 class Postings:
     """Lists of increasing slots by number or term, limited to the rows that a reader pinned. A list
@@ -69,29 +65,30 @@ class Postings:
             else:
                 lists[name] = array("i", (found, slot))
 
-    def drop(self, slots: Collection[int]) -> set[Any]:
-        """Remove slots from every list; returns the names of changed lists. Reads every list; only
-        erasures, which are rare, need this."""
+    def drop(self, slots: Collection[int], names: Iterable[Any] | None = None) -> None:
+        """Remove slots from the lists under ``names``, which are all that hold any; without names,
+        from every list, which reads them all."""
         gone = frozenset(slots)
         first, last = min(gone, default=0), max(gone, default=-1)
-        changed: set[Any] = set()
+        dropped = np.array(sorted(gone), dtype=np.int32)
         if self.sealed is not None:
-            dropped = np.array(sorted(gone), dtype=np.int32)
-            changed |= self.sealed.names_of(dropped)
             self.dropped = np.union1d(self.dropped, dropped)
-        for name, found in list(self._lists.items()):
-            if isinstance(found, int):
-                if found in gone:
-                    del self._lists[name]
-                    changed.add(name)
-            elif _has_between(found, first, last) and not gone.isdisjoint(found):
-                kept = array("i", (slot for slot in found if slot not in gone))
-                if kept:
-                    self._lists[name] = kept
+        if names is None:
+            lists = list(self._lists.items())
+        else:
+            lists = [(name, self._lists.get(name)) for name in names]
+        for name, found in lists:
+            if isinstance(found, array):
+                if not _has_between(found, first, last):
+                    continue
+                listed: I32 = np.frombuffer(found.tobytes(), dtype=np.int32)
+                kept = listed[np.isin(listed, dropped, invert=True)]
+                if len(kept):
+                    self._lists[name] = array("i", kept.tobytes())
                 else:
                     del self._lists[name]
-                changed.add(name)
-        return changed
+            elif found in gone:
+                del self._lists[name]
 
     def slots(self, name: Any, count: int) -> I32:
         """The slots below ``count``, in order; read-only."""
@@ -214,10 +211,6 @@ class NumberedLists:
     def names(self) -> Iterator[int]:
         return iter(np.flatnonzero(np.diff(self.starts)).tolist())
 
-    def names_of(self, slots: I32) -> set[int]:
-        at = np.flatnonzero(np.isin(self.all_slots, slots))
-        return set((self.starts.searchsorted(at, side="right") - 1).tolist())
-
 
 class HashedSlots:
     """Sealed slots by 64-bit number, few slots each: two parallel arrays, ascending."""
@@ -233,9 +226,6 @@ class HashedSlots:
 
     def names(self) -> Iterator[int]:
         return iter(dict.fromkeys(self.numbers.tolist()))
-
-    def names_of(self, slots: I32) -> set[int]:
-        return set(self.numbers[np.isin(self.all_slots, slots)].tolist())
 
 
 class Lists(Struct, frozen=True):

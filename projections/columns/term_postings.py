@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -79,11 +79,6 @@ class SealedTerms:
     def names(self) -> Iterator[str]:
         return self.table.texts()
 
-    def names_of(self, slots: I32) -> set[str]:
-        at = np.flatnonzero(np.isin(self.all_slots, slots))
-        numbers = np.unique(self.starts.searchsorted(at, side="right") - 1)
-        return {self.table.text(number) for number in numbers.tolist()}
-
 
 class TermPostings(Postings):
     """See the module."""
@@ -131,12 +126,12 @@ class TermPostings(Postings):
             return slots[:held], frequencies[:held]
         return slots, frequencies
 
-    def drop(self, slots: Collection[int]) -> set[Any]:
-        changed = super().drop(slots)
+    def drop(self, slots: Collection[int], names: Iterable[Any] | None = None) -> None:
+        terms = None if names is None else frozenset(names)
+        super().drop(slots, terms)
         with self._lock:
-            for term in changed & self._counted.keys():
+            for term in self._counted.keys() & (self._counted if terms is None else terms):
                 self._entries -= self._counted.pop(term).used
-        return changed
 
     def _count_more(self, known: _Counted, found: array[int], below: int) -> None:
         # Slicing copies under the interpreter lock: the writer may append meanwhile.

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import FactErased
+from engramlog.projections.columns.fact_columns import NOWHERE
 from engramlog.projections.image.image import MemoryImage
 from engramlog.projections.image.view import View
 from engramlog.projections.image.visible_facts import known
@@ -165,7 +166,13 @@ def test_erased_text_is_nowhere_and_the_chain_verifies(steps: list[Step]) -> Non
             for fact in event.payload.fact_ids
         }
         assert verify(node.log).fault is None
-        assert erased.isdisjoint(node.reader.image.facts.slot_of)
+        facts = node.reader.image.facts
+        assert erased.isdisjoint(facts.slot_of)
+        gone = np.flatnonzero(facts.arrays["scope"][: facts.count] == NOWHERE)
+        for lists in (facts.by_entity, facts.by_key, facts.by_object, facts.by_source,
+                      facts.by_term, facts.by_cid, facts.reserved, facts.summaries):  # fmt: skip
+            for name in lists:
+                assert not np.isin(lists.slots(name, facts.count), gone).any(), name
         with node.reader.pool.connection() as db:
             for projector in PROJECTORS:
                 if projector.name == "erasures":

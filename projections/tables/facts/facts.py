@@ -304,9 +304,7 @@ class FactsPart(ImagePart):
         kept.arrays["to_position"][slots] = kept.arrays["from_position"][slots]
         kept.arrays["base"][slots] = 0.0
         kept.arrays["scope"][slots] = NOWHERE
-        for postings in (kept.by_entity, kept.by_key, kept.by_object, kept.by_source,
-                         kept.by_cid, kept.reserved, kept.summaries, kept.by_term):  # fmt: skip
-            postings.drop(slots)
+        kept.unlist(slots)
         values, scopes = kept.arrays["value"], kept.arrays["scope"][: kept.count]
         gone = np.unique(values[slots])
         said_by_others = values[: kept.count][scopes != NOWHERE]
