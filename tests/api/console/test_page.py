@@ -158,7 +158,7 @@ def test_an_event_shows_its_chain_and_what_it_changed(spaceflight: LiveNode, vis
     detail = page.locator(".event-detail")
     expect(detail).to_contain_text("hashes verified")
     expect(detail.locator(".change-added")).to_have_count(1)
-    expect(detail.locator(".effects")).to_contain_text("the words of the fact")
+    expect(detail.locator(".effects")).to_contain_text("claims to its value")
     expect(detail.locator(".effects")).to_contain_text("written facts")
     detail.get_by_role("link", name="←").click()
     expect(detail.locator("h2")).to_have_text("Event 5,209")
