@@ -101,7 +101,7 @@ def test_the_end_of_a_name_erases_no_mentions_of_it(tmp_path: Path) -> None:
     for end, name in (("ann", "user:ann"), ("agency/nasa", nasa)):
         refused = engramlog("erase", "entity", end, "--data", data)
         assert refused.returncode == 1
-        assert f"no live facts about {end}; give {name}, or" in refused.stderr
+        assert f"no facts are about {end}; give {name}\n" in refused.stderr
     shown = engramlog("show", "agency/nasa", "--data", data).stderr
     assert "tables leave out the beginning of stigmem://acme.example/agency/nasa" in shown
     for own, events in (("tea", 2), ("cy", 1)):

@@ -9,7 +9,7 @@ from engramlog.api.cli.reach import reach
 from engramlog.api.cli.requests import Request, table
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.cli.text_tables import print_json
-from engramlog.api.client.client import Client, ClientError
+from engramlog.api.client.client import Client
 
 POLL_SECONDS = 0.2
 REASONS = ("request", "law", "policy", "mistake", "unspecified")
@@ -113,8 +113,6 @@ def run_erase(args: argparse.Namespace) -> int:
     else:
         body |= {"entity": args.entity_uri, "mentions": not args.keep_mentions}
     with reach(args, embedding="pinned") as client:
-        if body.get("mentions"):
-            _require_whole_name(client, args.entity_uri)
         erasure = client.post("/v1/erasures", body)
         if args.wait or url_of(args) is None:
             # This process may be the only one that serves the directory: it cleans before it ends.
@@ -130,24 +128,6 @@ def run_erase(args: argparse.Namespace) -> int:
         print("\n".join(f"  {episode}" for episode in erasure["episode_ids"]))
     print(_state_line(erasure))
     return 0
-
-
-def _require_whole_name(client: Client, name: str) -> None:
-    """Raises CommandError: ``ann`` is given for ``user:ann``. It would erase what others say of
-    her, and keep all that is about her. Users of episodes have such names."""
-    if ":" in name:
-        return
-    try:
-        found = client.get("/v1/entities/resolve", {"uri": name})
-        ends = found["best"].endswith((f":{found['canonical']}", f"/{found['canonical']}"))
-        if not ends or client.get("/v1/episodes", {"user": name, "limit": 1})["episodes"]:
-            return
-    except ClientError:  # of a key that may erase, but not read
-        return
-    raise CommandError(
-        f"no live facts about {name}; give {found['best']}, or --keep-mentions for facts "
-        f"about {name} that have ended"
-    )
 
 
 def _cleaned(client: Client, erasure_id: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from engramlog.api.schemas.erasures import (
 )
 from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.eventlog.kinds import LegalHoldSet
+from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import URI_LENGTH_MAX
 from engramlog.projections.tables.facts.erasures import find_erasure, legal_holds
@@ -49,7 +50,7 @@ from engramlog.projections.tables.facts.tombstones import (
 from engramlog.projections.tables.facts.tombstones import list_tombstones as tombstones_before
 from engramlog.projections.tables.recalls.recall_receipts import receipt_positions
 from engramlog.projections.writing.commands import EraseFacts
-from engramlog.projections.writing.decide.facts.erased_set import spellings_of
+from engramlog.projections.writing.decide.facts.erased_set import has_episodes, spellings_of
 from engramlog.replay.erasing import receipts_of
 from engramlog.replay.stigmem.tombstones import own_revocation, own_tombstone
 
@@ -57,6 +58,7 @@ routes = Routes("erasure")
 
 TEXT_LENGTH_MIN = 4
 """Shorter values are too common to look for in the questions of recalls."""
+SUGGESTED_MAX = 3
 
 
 class ErasurePage(Struct):
@@ -79,6 +81,8 @@ async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
     service = call.service
     await service.tracker.flush()
     entity = None if body.entity is None else stored_uri(body.entity)
+    if entity is not None and body.mentions:
+        await call.in_pool(lambda: _require_whole_name(call, entity))
     identifiers = IdentifierSource(call.node.log.origin)
     command = shaped(
         body,
@@ -106,6 +110,29 @@ async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
         derived_fact_ids=done.detail["derived_fact_ids"],
         episode_ids=done.detail["episode_ids"],
     )
+
+
+def _require_whole_name(call: Call, name: str) -> None:
+    """Raises ApiError 404: ``ann`` is given for ``user:ann``, or an alias for its entity. It would
+    erase what others say of her, and keep all that is about her."""
+    view = call.view()
+    if len(view.slots_about(name)):
+        return
+    meant = entity_named(call, name, view.position)
+    whole = [meant]
+    if meant == name:
+        if ":" in name:
+            return
+        if call.node.reader.ask(has_episodes, name):
+            return
+        slots = known(view, call.authorization, call.moment(view))
+        entities = view.entities.texts(np.unique(view.entity[slots]).tolist())
+        ends = (f":{name}", f"/{name}")
+        whole = [each for each in entities if each.endswith(ends)]
+        if not whole:
+            return
+    names = " or ".join(sorted(whole)[:SUGGESTED_MAX])
+    raise coded("fact_not_found", f"no facts are about {name}; give {names}")
 
 
 def _telling(call: Call, fact_ids: list[str], entity: str | None) -> list[str]:

@@ -56,6 +56,33 @@ def test_longer_names_are_other_entities(live: LiveNode, other: str) -> None:
     assert episodes(live, other) == ["ep"]
 
 
+def test_the_end_of_a_name_and_an_alias_erase_no_mentions(live: LiveNode) -> None:
+    live.state(entity="user:ann", v="own")
+    ended = live.state(entity="org:x/ann", v="own")["id"]
+    assert live.call("POST", f"/v1/facts/{ended}/retract", json={}).is_success
+    live.state(entity="user:bo", v="met Ann and user:annie")
+    alias = {"raw_uri": "user:annie", "canonical_uri": "user:ann"}
+    assert live.call("POST", "/v1/aliases", json=alias, key=CONTROL_TOKEN).is_success
+    for name, whole in (("Ann", "org:x/ann or user:ann"), ("user:annie", "user:ann")):
+        refused = asked(live, entity=name)
+        told = f"no facts are about {name.lower()}; give {whole}"
+        said = {"code": "fact_not_found", "message": told}
+        assert (refused.status_code, refused.json()["detail"]) == (404, said)
+        assert asked(live, entity=name, mentions=False).status_code == 404
+
+
+@pytest.mark.parametrize("own", ["ended", "user", "agent", "session"])
+def test_a_short_name_of_its_own_is_erased(live: LiveNode, own: str) -> None:
+    live.state(entity="drink:tea", v="hot")
+    mention = live.state(entity="user:bo", v="likes tea")["id"]
+    if own == "ended":
+        fact = live.state(entity="tea", v="a plant")["id"]
+        assert live.call("POST", f"/v1/facts/{fact}/retract", json={}).is_success
+    else:
+        put(live, **{"user": "user:bo", own: "Tea"})
+    assert mention in erase(live, entity="tea")
+
+
 def test_receipts_go_whose_question_names_the_entity(live: LiveNode) -> None:
     live.state(entity=ALICE, v="own")
     questions = ("where is User:Alice Smith?", "where is user:alice-smithers?")

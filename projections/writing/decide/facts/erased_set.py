@@ -9,7 +9,7 @@ import apsw
 from msgspec import Struct
 
 from engramlog.projections.normalization import normalize_uri
-from engramlog.projections.tables.database import json_list, query, query_column
+from engramlog.projections.tables.database import json_list, query, query_column, query_value
 from engramlog.projections.writing.commands import EraseFacts
 
 ERASED_FACTS_MAX = 20_000
@@ -131,6 +131,10 @@ UNION SELECT from_position FROM aliases WHERE raw_uri IN named
 UNION SELECT to_position FROM aliases WHERE raw_uri IN named
 """
 
+_HAS_EPISODES = """
+SELECT EXISTS (SELECT 1 FROM episodes WHERE is_it(user) OR is_it(agent) OR is_it(session))
+"""
+
 
 def named_elsewhere(db: apsw.Connection, doomed: Collection[str], command: EraseFacts) -> set[int]:
     """Positions of deltas that made erased facts, of the episodes to erase, and of other events
@@ -142,6 +146,12 @@ def named_elsewhere(db: apsw.Connection, doomed: Collection[str], command: Erase
         _teach_names(db, command.entity)
         found |= set(query_column(db, _EPISODES_OF, (command.entity,)))
     return found
+
+
+def has_episodes(db: apsw.Connection, entity: str) -> bool:
+    """Whether episodes are of an entity (stored form), as their user, agent or session."""
+    _teach_names(db, entity)
+    return bool(query_value(db, _HAS_EPISODES))
 
 
 _NAME = "[a-z0-9_-]"
