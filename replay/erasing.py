@@ -293,13 +293,13 @@ def receipts_of(
     found: list[str] = []
     for event in events_at(log, positions):
         receipt = event.payload
-        if not isinstance(receipt, RecallAnswered):
-            continue
-        request = msgspec.json.encode(receipt.request).decode()
-        if (
-            any(each.fact_id in facts for each in receipt.returned)
-            or says(receipt.query)
-            or says(request)
+        if isinstance(receipt, RecallAnswered) and (
+            any(each.fact_id in facts for each in receipt.returned) or asks(receipt, says)
         ):
             found.append(id_text(event.event_id))
     return found
+
+
+def asks(receipt: RecallAnswered, says: Callable[[str], bool]) -> bool:
+    """Whether a receipt's question or request satisfies ``says``."""
+    return says(receipt.query) or says(msgspec.json.encode(receipt.request).decode())

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import groupby, islice
+from time import monotonic
 
 from engramlog.api.node.tasks.task import LoopTask
 from engramlog.eventlog.kinds import RecallAnswered, RecallServed, RecallUse
@@ -22,6 +23,8 @@ RECEIPTS_FLUSHED_AT = 1_000
 RECEIPTS_KEPT_MAX = 50_000
 """Receipts to hold while the log refuses them; past this, the oldest are dropped with a warning."""
 RECEIPTS_PER_COMMAND = 200
+WITHHELD_SECONDS = 60.0
+"""Longer than a recall and an erasure take."""
 ACTOR = "system:engramlog:recall"
 
 _log = logging.getLogger(__name__)
@@ -46,6 +49,7 @@ class RecallTracker(LoopTask):
         self._flush_seconds = flush_seconds
         self._uses: dict[str, _Uses] = {}
         self._receipts: dict[str, RecallAnswered] = {}
+        self._withheld: dict[Callable[[RecallAnswered], bool], float] = {}
         self._flushing = asyncio.Lock()
         self._flushes: set[asyncio.Task[None]] = set()
 
@@ -73,8 +77,18 @@ class RecallTracker(LoopTask):
         if len(self._uses) >= PENDING_MAX:
             self._woken.set()
 
+    def withhold(self, tells: Callable[[RecallAnswered], bool]) -> None:
+        """Take no receipt that tells what is erased now, for ``WITHHELD_SECONDS``: an erasure finds
+        those in the log, and not those of recalls under way."""
+        self._withheld[tells] = monotonic() + WITHHELD_SECONDS
+
     def keep(self, receipt: RecallAnswered) -> None:
         """Take a receipt for the log."""
+        now = monotonic()
+        for tells in [each for each, end in self._withheld.items() if end < now]:
+            del self._withheld[tells]
+        if any(tells(receipt) for tells in self._withheld):
+            return
         self._receipts[receipt.receipt_id] = receipt
         if len(self._receipts) % RECEIPTS_FLUSHED_AT == 0:
             self._woken.set()

@@ -1,6 +1,8 @@
 """Erasures, legal holds and tombstones over HTTP: for admins only (wire 5.5)."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 
 import numpy as np
@@ -51,7 +53,7 @@ from engramlog.projections.tables.facts.tombstones import list_tombstones as tom
 from engramlog.projections.tables.recalls.recall_receipts import receipt_positions
 from engramlog.projections.writing.commands import EraseFacts
 from engramlog.projections.writing.decide.facts.erased_set import has_episodes, spellings_of
-from engramlog.replay.erasing import receipts_of
+from engramlog.replay.erasing import asks, receipts_of
 from engramlog.replay.stigmem.tombstones import own_revocation, own_tombstone
 
 routes = Routes("erasure")
@@ -79,10 +81,12 @@ class HoldPage(Struct):
 async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
     """Erase facts: at once from every answer; from every file once the status says so."""
     service = call.service
-    await service.tracker.flush()
     entity = None if body.entity is None else stored_uri(body.entity)
     if entity is not None and body.mentions:
         await call.in_pool(lambda: _require_whole_name(call, entity))
+    says = await asyncio.to_thread(_repeating, call, body.fact_ids, entity)
+    service.tracker.withhold(partial(asks, says=says))
+    await service.tracker.flush()
     identifiers = IdentifierSource(call.node.log.origin)
     command = shaped(
         body,
@@ -91,7 +95,7 @@ async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
         fact_ids=tuple(body.fact_ids),
         entity=entity,
         rights=call.authorization,
-        events=tuple(await asyncio.to_thread(_telling, call, body.fact_ids, entity)),
+        events=tuple(await asyncio.to_thread(_telling, call, body.fact_ids, says)),
     )
     try:
         done = await call.do(command)
@@ -135,9 +139,8 @@ def _require_whole_name(call: Call, name: str) -> None:
     raise coded("fact_not_found", f"no facts are about {name}; give {names}")
 
 
-def _telling(call: Call, fact_ids: list[str], entity: str | None) -> list[str]:
-    """Events of recall receipts whose question or request repeats a text to erase. The cleaning
-    finds the receipts that returned an erased fact."""
+def _repeating(call: Call, fact_ids: list[str], entity: str | None) -> Callable[[str], bool]:
+    """Tells whether a text repeats one to erase."""
     reader = call.node.reader
     view = reader.pin()
     named = [slot for fact in fact_ids if (slot := view.slot_of(fact)) is not None]
@@ -145,8 +148,6 @@ def _telling(call: Call, fact_ids: list[str], entity: str | None) -> list[str]:
     texts = {row.value_v for row in reader.rows(view.from_position[places].tolist())}
     texts = {text.casefold() for text in texts if len(text) >= TEXT_LENGTH_MIN}
     names = None if entity is None else spellings_of(entity)
-    if not texts and names is None:
-        return []
 
     def says(text: str) -> bool:
         folded = text.casefold()
@@ -154,7 +155,14 @@ def _telling(call: Call, fact_ids: list[str], entity: str | None) -> list[str]:
             return True
         return any(each in folded for each in texts)
 
-    return receipts_of(call.node.log, reader.ask(receipt_positions), frozenset(fact_ids), says)
+    return says
+
+
+def _telling(call: Call, fact_ids: list[str], says: Callable[[str], bool]) -> list[str]:
+    """Events of recall receipts that returned a fact to erase, or whose question or request repeats
+    it. The cleaning finds those that returned others that go with it."""
+    positions = call.node.reader.ask(receipt_positions)
+    return receipts_of(call.node.log, positions, frozenset(fact_ids), says)
 
 
 @routes.add("GET /v1/erasures", permission="admin")
