@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from engramlog.api.client.client import failure_of
+from engramlog.api.client.client import bearer, failure_of
 from engramlog.api.client.page_size import PageSize
 from engramlog.projections.http_exchange import AnswerLimits, BlockingHttp, HttpAnswer, HttpFault
 from engramlog.replay.replication.follower import PrimaryUnreachable
@@ -30,7 +30,7 @@ class HttpLogSource:
     open. ``close`` works from another thread and ends a wait."""
 
     def __init__(self, url: str, key: str) -> None:
-        self._http = BlockingHttp(url, {"Authorization": f"Bearer {key}"} if key else {})
+        self._http = BlockingHttp(url, {"Authorization": bearer(key)} if key else {})
         self.url = self._http.url
         self._size = PageSize(PAGE_EVENTS_MAX)
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from engramlog.api.client.client import ClientError
 from engramlog.api.client.log_source import HttpLogSource
 from engramlog.api.node.log_place import log_inside
 from engramlog.eventlog.clock import SystemClock
@@ -31,9 +32,11 @@ class ReplicaError(Exception):
 
 
 def source_of(url: str, key: str) -> HttpLogSource:
-    """A primary's log at ``url``. Raises ReplicaError if ``url`` is not one."""
+    """A primary's log at ``url``. Raises ReplicaError if ``url`` is not one, or ``key`` is none."""
     try:
         return HttpLogSource(url, key)
+    except ClientError as fault:
+        raise ReplicaError(f"replica_key: {fault}") from fault
     except ValueError as fault:
         raise ReplicaError(f"replica_of: {fault}") from fault
 

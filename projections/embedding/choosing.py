@@ -182,7 +182,8 @@ def open_provider(
         check_installed()
         return ModelProcess(name, model, card.dimensions)
     dialect = DIALECTS[name]
-    key = environment.get(dialect.key_variable) if dialect.key_variable else None
+    # Perhaps with the line end of its file.
+    key = environment.get(dialect.key_variable, "").strip() if dialect.key_variable else None
     if dialect.key_variable and not key:
         raise UnknownModel(f"provider {name} needs {dialect.key_variable}")
     client = HttpClient(url or dialect.url, key=key, timeouts=timeouts)

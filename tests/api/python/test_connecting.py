@@ -15,6 +15,7 @@ from engramlog.api.client.client import Client
 from engramlog.api.node.node import Node
 from engramlog.api.node.process.control_file import Control, control_file
 from engramlog.api.node.process.serving import serve_in_background
+from engramlog.api.node.replicating import ReplicaError, source_of
 from engramlog.api.python import transport
 from engramlog.api.settings import Settings
 from engramlog.projections.http_exchange import AnswerLimits
@@ -121,6 +122,7 @@ def test_a_key_is_for_a_url_and_a_url_is_one(tmp_path: Path) -> None:
 def test_a_key_with_a_line_end_is_taken_and_no_fault_repeats_a_key(tmp_path: Path) -> None:
     secret = "a-secret-of-one-test-0123456789-0123456789"
     command = ["key", "create", "--entity-uri", "agent:x", "--raw-key", "-"]
+    command += ["--permission", "read", "--permission", "replicate"]
     data = tmp_path / "memory"
     made = engramlog(*command, "--data", data, stdin=secret.encode())
     assert made.returncode == 0, made.stderr
@@ -130,11 +132,14 @@ def test_a_key_with_a_line_end_is_taken_and_no_fault_repeats_a_key(tmp_path: Pat
                 assert len(memory.facts()) == 0
             with Client(node.url, key) as client:
                 assert client.get("/v1/me")["entity_uri"] == "agent:x"
+            assert source_of(node.url, key).documents() == []
     for key in (f"{secret}\nx", f"\N{RIGHT SINGLE QUOTATION MARK}{secret}"):
         for reach in (Memory, Client):
             with pytest.raises(ClientError, match="character that no key has") as refused:
                 reach(node.url, key=key)
             assert secret not in str(refused.value)
+        with pytest.raises(ReplicaError, match="replica_key: the API key has a character"):
+            source_of(node.url, key)
 
 
 class SlowEraser(BaseHTTPRequestHandler):

@@ -4,7 +4,7 @@ from engramlog.eventlog.kinds import EmbeddingModelPinned
 from engramlog.projections.embedding.choosing import EmbeddingSettings, choose, follow_pin, space_of
 from engramlog.projections.embedding.errors import DimensionMismatch, ModelMismatch, UnknownModel
 from engramlog.projections.embedding.recipe import Space
-from tests.worlds.provider_servers import ollama_api, serving, unused_port
+from tests.worlds.provider_servers import ollama_api, openai_api, serving, unused_port
 
 NOMIC = Space("ollama", "nomic-embed-text", 768)
 MINILM = Space("minilm", "all-MiniLM-L6-v2-int8", 384)
@@ -111,6 +111,15 @@ def test_a_remote_provider_takes_its_key_from_the_environment() -> None:
     chosen = choose(EmbeddingSettings(provider="openai"), None, {"OPENAI_API_KEY": "sk-x"})
     assert chosen.space == Space("openai", "text-embedding-3-small", 1536)
     chosen.provider.close()
+
+
+def test_a_key_may_end_with_the_line_of_its_file() -> None:
+    with serving(openai_api) as server:
+        settings = EmbeddingSettings(provider="openai", url=server.url)
+        chosen = choose(settings, None, {"OPENAI_API_KEY": "sk-x\n"})
+        chosen.provider.embed(["one"])
+        chosen.provider.close()
+    assert server.requests[0][1]["Authorization"] == "Bearer sk-x"
 
 
 def test_none_turns_embeddings_off_with_any_pinned_model() -> None:
