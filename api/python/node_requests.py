@@ -191,7 +191,7 @@ def given_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-_ADDRESS = re.compile(r"[\w.-]+:[0-9]+")
+_ADDRESS = re.compile(r"([\w.-]+|\[[\w:.]+\]):[0-9]+/?")
 """A host and a port."""
 
 

@@ -101,8 +101,9 @@ def test_an_address_without_its_scheme_makes_no_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ClientError, match="'localhost:8765' is not an http:// or https:// URL"):
-        Memory("localhost:8765")
+    for address in ("localhost:8765", "localhost:8765/", "[::1]:8765"):
+        with pytest.raises(ClientError, match="' is not an http:// or https:// URL"):
+            Memory(address)
     assert not list(tmp_path.iterdir())
     Path("localhost:8765").mkdir()
     Memory("localhost:8765").close()
