@@ -86,13 +86,13 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
             yield msgspec.json.encode(line) + b"\n"
         yield from height * [_NOTHING]
 
-    code_ends = -1
+    code_ends, unclosed = -1, dict[str, int]()
     texts = [line.strip("\ufeff\r") for line in _text(name, lines).split("\n")]
     for number, text in enumerate(texts):
         if number <= code_ends:
             paragraph.append(text.strip())
             continue
-        code_ends = _end_of_code(texts, number)
+        code_ends = _end_of_code(texts, number, unclosed)
         heading, mark = _HEADING.match(text), _MARK.match(text)
         if heading or mark or not text.strip():
             yield from paragraph_lines()
@@ -105,15 +105,22 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     yield from paragraph_lines()
 
 
-def _end_of_code(texts: list[str], begins: int) -> int:
+def _end_of_code(texts: list[str], begins: int, unclosed: dict[str, int]) -> int:
     """The line that closes the fenced code beginning at this one; -1: none begins or it stays
-    open, for the rest of a file is no code."""
+    open, for the rest of a file is no code. ``unclosed``: by character, the length of a fence that
+    no line closed; later ones of it need no look at the rest."""
     fence = _FENCE.match(texts[begins])
     if fence is None:
         return -1
-    closing = re.compile(rf"^\s*{fence[1][0]}{{{len(fence[1])},}}\s*$")
-    after = range(begins + 1, len(texts))
-    return next((number for number in after if closing.match(texts[number])), -1)
+    mark, length = fence[1][0], len(fence[1])
+    if length >= unclosed.get(mark, length + 1):
+        return -1
+    closing = re.compile(rf"^\s*{mark}{{{length},}}\s*$")
+    for number in range(begins + 1, len(texts)):
+        if closing.match(texts[number]):
+            return number
+    unclosed[mark] = length
+    return -1
 
 
 def _text(name: str, lines: Iterable[bytes]) -> str:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -124,6 +125,13 @@ def test_what_stands_in_fenced_code_is_no_heading_and_no_item() -> None:
         "Left open: Ends.",
     ]
     assert [number for number, line in enumerate(made, 1) if line.strip()] == [2, 9, 14, 15, 17]
+
+
+def test_many_fences_left_open_take_no_long_time() -> None:
+    began = time.process_time()
+    made = list(lines_of_notes("n.md", 10_000 * [b"```sh\n"]))
+    assert len(facts(made)) == 1
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(
