@@ -57,7 +57,10 @@ def test_commands_erase_hold_and_tell(tmp_path: Path) -> None:
     refused = engramlog("erase", "entity", "user:bob", "--data", data)
     assert refused.returncode == 1
     assert "legal hold" in refused.stderr
-    assert engramlog("hold", "remove", *bob).returncode == 0
+    removed = [engramlog("hold", "remove", *bob) for _ in range(2)]
+    assert [each.returncode for each in removed] == [0, 0]
+    never = "engramlog: warning: no hold was on user:bob\n"
+    assert [each.stderr for each in removed] == ["", never]
     held = engramlog("hold", "list", "--data", data, "--json")
     assert json.loads(held.stdout) == {"holds": []}
     done = engramlog("erase", "entity", "user:bob", "--reason", "request", "--data", data, "--json")
@@ -78,6 +81,23 @@ def test_commands_erase_hold_and_tell(tmp_path: Path) -> None:
     unknown = engramlog("erase", "fact", "no-such-fact", "--data", data)
     assert (unknown.returncode, "fact not found" in unknown.stderr) == (1, True)
     assert engramlog("replay", "verify", "--data", data).returncode == 0
+
+
+def test_commands_warn_of_a_mistyped_name(tmp_path: Path) -> None:
+    data = tmp_path / "memory"
+    done = engramlog("import", "-", "--data", data, stdin=json.dumps(fact(1)).encode())
+    assert done.returncode == 0
+    entity = str(fact(1)["entity"])
+    for command, name, warning in (
+        (("tombstone", "set"), "user:anna", "no live fact is about user:anna"),
+        (("hold", "add", "--entity"), "user:anna", "nothing is known about user:anna"),
+        (("hold", "remove", "--entity"), "user:anna", ""),
+        (("hold", "add", "--entity"), entity, ""),
+        (("tombstone", "set"), entity, ""),
+    ):
+        done = engramlog(*command, name, "--data", data)
+        assert done.returncode == 0
+        assert done.stderr == (warning and f"engramlog: warning: {warning}\n")
 
 
 def test_the_end_of_a_name_erases_no_mentions_of_it(tmp_path: Path) -> None:

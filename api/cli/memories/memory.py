@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from engramlog.api.cli.arguments import CommandError, add_target_arguments, add_user_argument
 from engramlog.api.cli.reach import reach
+from engramlog.api.cli.requests import warn_of
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.client.client import path_segment
 
@@ -87,8 +87,7 @@ def run_store(args: argparse.Namespace) -> int:
     with reach(args, create=storing, embedding="asked" if storing else "off") as client:
         answer: dict[str, Any] = client.request(method, path, body=body)
     stored = bool(answer.get("stored", True))
-    for warning in answer.get("warnings", []):
-        print(f"engramlog: warning: {warning}", file=sys.stderr)
+    warn_of(answer)
     shown_answer = answer if args.json else shown(answer)
     print(json.dumps(shown_answer, ensure_ascii=False, separators=(",", ":")))
     return 0 if stored else 1

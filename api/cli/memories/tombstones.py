@@ -4,8 +4,11 @@ import argparse
 from typing import Any
 
 from engramlog.api.cli.arguments import add_target_arguments
-from engramlog.api.cli.requests import Request, fields_of, says, table
+from engramlog.api.cli.reach import reach
+from engramlog.api.cli.requests import Request, fields_of, says, table, warn_of
 from engramlog.api.cli.subcommands import Subcommands
+from engramlog.api.cli.text_tables import print_json
+from engramlog.api.client.client import Client, ClientError
 from engramlog.projections.tables.facts.tombstones import TOMBSTONE_SCOPES
 
 EXAMPLES = """\
@@ -41,13 +44,7 @@ LIST = Request(
 
 def register(commands: Subcommands) -> None:
     group = commands.group("tombstone", "hide an entity from every answer", EXAMPLES)
-    hide = Request(
-        "POST /v1/tombstones",
-        _show_made,
-        embedding="pinned",
-        fields=lambda args: {**fields_of(args), "wait": args.erase},
-    )
-    parser = group.add("set", "hide an entity", hide)
+    parser = group.add("set", "hide an entity", run_set)
     parser.add_argument("entity_uri", metavar="ENTITY", help="such as user:bob")
     parser.add_argument(
         "--scope", choices=TOMBSTONE_SCOPES, default="all", help="hide it only there (default: all)"
@@ -67,11 +64,29 @@ def register(commands: Subcommands) -> None:
     group.reaching("list", "tombstones, newest first", LIST)
 
 
-def _show_made(_: argparse.Namespace, found: dict[str, Any]) -> None:
-    print(f"{found['id']} hides {found['entity_uri']} ({found['scope']})")
-    erasure = found.get("erasure")
+def run_set(args: argparse.Namespace) -> int:
+    """Hide an entity; with a warning if it may be a mistyped name, as a tombstone may come first.
+    The answer has none: it is the record that is signed."""
+    with reach(args, embedding="pinned") as client:
+        known = _is_known(client, args.entity_uri)
+        made = client.post("/v1/tombstones", {**fields_of(args), "wait": args.erase})
+    if not known:
+        warn_of({"warnings": [f"no live fact is about {made['entity_uri']}"]})
+    if args.json:
+        return print_json(made)
+    print(f"{made['id']} hides {made['entity_uri']} ({made['scope']})")
+    erasure = made.get("erasure")
     if erasure is not None:
         print(f"erased {erasure['facts']} facts: {erasure['erasure_id']}, {erasure['status']}")
+    return 0
+
+
+def _is_known(client: Client, entity: str) -> bool:
+    try:
+        found = client.get("/v1/entities/resolve", {"uri": entity, "top_k": 0})
+    except ClientError:  # no key to read with, or no name: setting it says so
+        return True
+    return bool(found["layer1_match"] or found["layer2_match"])
 
 
 def _show_status(_: argparse.Namespace, found: dict[str, Any]) -> None:

@@ -3,12 +3,11 @@
 import argparse
 import getpass
 import json
-import sys
 from typing import Any
 
 from engramlog.api.cli.arguments import CommandError, add_target_arguments, url_of, user_named
 from engramlog.api.cli.reach import reach
-from engramlog.api.cli.requests import Request, fields_of
+from engramlog.api.cli.requests import Request, fields_of, warn_of
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.cli.text_tables import fact_text, print_json
 from engramlog.api.client.client import Client
@@ -78,7 +77,7 @@ def run_remember(args: argparse.Namespace) -> int:
         owner = own_name(args, client) if args.user is None else user_named(args.user)
         body = {"content": args.text, "source": owner, "scope": args.scope}
         answer: dict[str, Any] = client.post("/v1/memories", body)
-    _warn(answer)
+    warn_of(answer)
     if args.json:
         print_json(answer)
     elif not answer["stored"]:
@@ -102,7 +101,7 @@ def run_assert(args: argparse.Namespace) -> int:
         for name in ("ref", "text"):
             body.pop(name, None)
         record: dict[str, Any] = client.post("/v1/facts", body)
-    _warn(record)
+    warn_of(record)
     if args.json:
         print_json(record)
     else:
@@ -129,8 +128,3 @@ def _value(given: str, *, text: bool) -> object:
     except ValueError:
         return typed_value(given)
     return typed_value(given if isinstance(found, str | list | dict) else found)
-
-
-def _warn(answer: dict[str, Any]) -> None:
-    for warning in answer.get("warnings", ()):
-        print(f"engramlog: warning: {warning}", file=sys.stderr)

@@ -20,11 +20,12 @@ from engramlog.api.answers.erasure_records import (
     revocation_record,
     tombstone_record,
 )
+from engramlog.api.answers.fact_record import Warned
 from engramlog.api.answers.same_fields import shaped
 from engramlog.api.commands.assertions import stored_uri
 from engramlog.api.commands.entity_names import entity_named
 from engramlog.api.commands.event_effects import erasure_record
-from engramlog.api.http.call import Call
+from engramlog.api.http.call import Call, ignored
 from engramlog.api.http.errors import ApiError, coded, plain
 from engramlog.api.http.routing import Routes
 from engramlog.api.schemas.erasures import (
@@ -37,6 +38,7 @@ from engramlog.api.schemas.erasures import (
 )
 from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.eventlog.kinds import LegalHoldSet
+from engramlog.projections.image.view import everything
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import URI_LENGTH_MAX
@@ -70,8 +72,9 @@ class ErasurePage(Struct):
     before: int | None
 
 
-class HoldPage(Struct):
-    """Legal holds in force. ``cursor``: requests the next page; null on the last one."""
+class HoldPage(Warned):
+    """Legal holds in force. ``cursor``: requests the next page; null on the last one. ``warnings``:
+    only in answers to PUT that have any."""
 
     holds: list[HoldRecord]
     cursor: int | None
@@ -127,7 +130,7 @@ def _require_whole_name(call: Call, name: str) -> None:
     if meant == name:
         if ":" in name:
             return
-        if call.node.reader.ask(has_episodes, name):
+        if call.node.reader.ask(has_episodes, name, call.authorization):
             return
         slots = known(view, call.authorization, call.moment(view))
         entities = view.entities.texts(np.unique(view.entity[slots]).tolist())
@@ -203,13 +206,36 @@ async def put_hold(call: Call, request: HoldRequest) -> HoldPage:
     """Set or release the legal hold of a fact or an entity, with the reason. Answers the newest
     holds."""
     held, reason = request.held, request.reason
+    warnings = ignored(request)
     if request.fact_id is not None:
         command = LegalHoldSet("fact", request.fact_id, held, reason)
     else:
         assert request.entity is not None
         command = LegalHoldSet("entity", stored_uri(request.entity), held, reason)
-    await call.do(command)
-    return _holds(call, HoldsQuery())
+        if held:
+            warnings += await call.in_pool(lambda: _unknown_warning(call, command.target))
+    done = await call.do(command)
+    if not held and not done.created:
+        warnings.append(f"no hold was on {command.target}")
+    page = _holds(call, HoldsQuery())
+    page.warnings = warnings or UNSET
+    return page
+
+
+def _unknown_warning(call: Call, name: str) -> list[str]:
+    """A warning about an entity that nothing is known of: a mistyped name protects nothing."""
+    view = call.view()
+    number = view.entities.number(name)
+    slots = everything(view)
+    slots = slots[(view.entity[slots] == number) | (view.object[slots] == number)]
+    rights = call.authorization.past_tombstones()
+    if len(known(view, rights, call.moment(view), slots)):
+        return []
+    if call.node.reader.ask(has_episodes, name, rights):
+        return []
+    meant = entity_named(call, name, view.position)
+    hint = "" if meant == name else f"; it is another name of {meant}"
+    return [f"nothing is known about {name}{hint}"]
 
 
 class TombstoneStatus(Struct):

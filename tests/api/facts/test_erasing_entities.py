@@ -120,6 +120,29 @@ def test_a_held_entity_is_held_in_every_spelling(live: LiveNode) -> None:
         assert (answer.status_code, answer.json()["detail"]["code"]) == (423, "legal_hold")
 
 
+def test_a_mistyped_name_is_held_with_a_warning(live: LiveNode) -> None:
+    live.state(entity="user:ann", relation="rel:knows", type="ref", v="user:bo")
+    put(live, user="user:cy")
+    alias = {"raw_uri": "user:annie", "canonical_uri": "user:ann"}
+    assert live.call("POST", "/v1/aliases", json=alias, key=CONTROL_TOKEN).is_success
+
+    def warnings(method: str, path: str, **body: Any) -> list[str] | None:
+        answer = live.call(method, path, json=body, key=CONTROL_TOKEN)
+        assert answer.is_success, answer.text
+        return answer.json().get("warnings")
+
+    unknown = "nothing is known about user:anna"
+    meant = "nothing is known about user:annie; it is another name of user:ann"
+    holds = "/v1/legal-holds"
+    assert warnings("PUT", holds, entity="user:anna") == [unknown]
+    assert warnings("PUT", holds, entity="user:annie") == [meant]
+    assert warnings("PUT", holds, entity="user:annie", held=False) is None
+    assert warnings("PUT", holds, entity="user:annie", held=False) == ["no hold was on user:annie"]
+    for name in ("user:ann", "user:bo", "user:cy"):
+        assert warnings("POST", "/v1/tombstones", entity_uri=name) is None
+        assert warnings("PUT", holds, entity=name) is None  # hidden, and yet known
+
+
 def test_holds_on_those_who_named_an_entity_stay_in_the_log(live: LiveNode) -> None:
     live.state(entity=ALICE, v="own")
     live.state(entity="user:bo", relation="rel:knows", type="ref", v=ALICE)

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable
 import apsw
 from msgspec import Struct
 
+from engramlog.projections.authorization import Authorization
+from engramlog.projections.episodes.reading import rights
 from engramlog.projections.normalization import normalize_uri
 from engramlog.projections.tables.database import json_list, query, query_column, query_value
 from engramlog.projections.writing.commands import EraseFacts
@@ -132,7 +134,8 @@ UNION SELECT to_position FROM aliases WHERE raw_uri IN named
 """
 
 _HAS_EPISODES = """
-SELECT EXISTS (SELECT 1 FROM episodes WHERE is_it(user) OR is_it(agent) OR is_it(session))
+SELECT EXISTS (SELECT 1 FROM episodes
+    WHERE (is_it(user) OR is_it(agent) OR is_it(session)) AND {allowed})
 """
 
 
@@ -148,10 +151,11 @@ def named_elsewhere(db: apsw.Connection, doomed: Collection[str], command: Erase
     return found
 
 
-def has_episodes(db: apsw.Connection, entity: str) -> bool:
-    """Whether episodes are of an entity (stored form), as their user, agent or session."""
+def has_episodes(db: apsw.Connection, entity: str, authorization: Authorization) -> bool:
+    """Whether readable episodes are of an entity (stored form), as their user, agent or session."""
     _teach_names(db, entity)
-    return bool(query_value(db, _HAS_EPISODES))
+    allowed, bindings = rights(authorization, "episodes")
+    return bool(query_value(db, _HAS_EPISODES.format(allowed=allowed), bindings))
 
 
 _NAME = "[a-z0-9_-]"
