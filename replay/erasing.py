@@ -10,6 +10,7 @@ import base64
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -301,5 +302,16 @@ def receipts_of(
 
 
 def asks(receipt: RecallAnswered, says: Callable[[str], bool]) -> bool:
-    """Whether a receipt's question or request satisfies ``says``."""
-    return says(receipt.query) or says(msgspec.json.encode(receipt.request).decode())
+    """Whether a receipt's question, or a text in its request, satisfies ``says``. The request as
+    JSON would not do: it escapes quotes, and has the names and flags of every request."""
+    return any(says(text) for text in _texts([receipt.query, *receipt.request.values()]))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts([*value, *value.values()])
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _texts(each)

@@ -95,6 +95,18 @@ def test_receipts_go_whose_question_names_the_entity(live: LiveNode) -> None:
     assert [question in kept for question in questions] == [False, True]
 
 
+def test_receipts_go_whose_request_repeats_a_value(live: LiveNode) -> None:
+    said = 'he said "dawn",\nnot dusk'
+    facts = [live.state(v=each)["id"] for each in (said, "true", "token_budget")]
+    for query, more in (("vault", {"original": said}), ("door", {"include_expired": True})):
+        asked = {"query": query, "scope": "team", "token_budget": 500, **more}
+        assert live.call("POST", "/v1/recall", json=asked).status_code == 200
+    live.run(live.app_tracker().flush())
+    erase(live, fact_ids=facts)
+    receipts = live.call("GET", "/v1/recall/receipts", key=CONTROL_TOKEN).json()["receipts"]
+    assert [receipt["query"] for receipt in receipts] == ["door"]
+
+
 def test_an_entity_with_nothing_but_episodes_can_be_erased(live: LiveNode) -> None:
     put(live, user=ALICE, id="ep")
     assert erase(live, entity=ALICE) == []
