@@ -80,13 +80,17 @@ class RecallTracker(LoopTask):
     def withhold(self, tells: Callable[[RecallAnswered], bool]) -> None:
         """Take no receipt that tells what is erased now, for ``WITHHELD_SECONDS``: an erasure finds
         those in the log, and not those of recalls under way."""
+        self._end_withholding()
         self._withheld[tells] = monotonic() + WITHHELD_SECONDS
 
-    def keep(self, receipt: RecallAnswered) -> None:
-        """Take a receipt for the log."""
+    def _end_withholding(self) -> None:
         now = monotonic()
         for tells in [each for each, end in self._withheld.items() if end < now]:
             del self._withheld[tells]
+
+    def keep(self, receipt: RecallAnswered) -> None:
+        """Take a receipt for the log."""
+        self._end_withholding()
         if any(tells(receipt) for tells in self._withheld):
             return
         self._receipts[receipt.receipt_id] = receipt

@@ -5,11 +5,15 @@ import asyncio
 import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from operator import contains
 from typing import Any
+from weakref import ref
 
 import httpx
 import pytest
 
+from engramlog.api.node.tasks import recall_tracking
 from engramlog.eventlog.kinds import RecallAnswered
 from engramlog.projections.tables.facts.fact_rows import FactRow
 from engramlog.projections.writing.commands import EraseFacts
@@ -228,3 +232,16 @@ def test_a_question_that_is_asked_while_its_words_are_erased_leaves_no_receipt(
     (kept,) = [event for event in live.node.log.iterate() if event.kind == "recall_answered"]
     assert isinstance(kept.payload, RecallAnswered)
     assert kept.payload.query == "When does it open?"
+
+
+def test_words_of_earlier_erasures_leave_memory_without_a_recall(
+    live: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recall_tracking, "WITHHELD_SECONDS", -1.0)
+    tracker = live.app_tracker()
+    erased = {"words"}
+    words = ref(erased)
+    tracker.withhold(partial(contains, erased))
+    del erased
+    tracker.withhold(lambda _: False)
+    assert words() is None
