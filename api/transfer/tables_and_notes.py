@@ -28,6 +28,9 @@ _MARK = re.compile(r"^\s*(?:[-*+]|[0-9]+[.)])\s+(?:\[[ xX]\]\s+)?")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NOTHING = b"\n"
 _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
+_UNDERLINE = re.compile(r"^ {0,3}(?:(=)=+|--+)\s*$")
+_RULE = re.compile(r"^ {0,3}([-*_])(?:\s*\1){2,}\s*$")
+_PROPERTY = re.compile(r"^[^\s:#-][^:]*:(?:\s|$)")
 _FENCE = re.compile(r"^\s*(?:(?:[-*+]|[0-9]+[.)])\s+)?(`{3,}(?=[^`]*$)|~{3,})")
 
 
@@ -69,11 +72,12 @@ def lines_of_csv(name: str, rows: Iterable[bytes]) -> Iterator[bytes]:
 
 def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """A fact for each paragraph and list item, about ``note:NAME``; the headings above precede its
-    words. Blank lines, items and headings of fenced code are code. Raises ImportStopped: the file
-    is not UTF-8."""
+    words. Blank lines, items and headings of fenced code are code; properties before the text
+    (``---`` around YAML) are one note. Raises ImportStopped: the file is not UTF-8."""
     entity = f"note:{_stem(name)}"
     headings: list[str] = []
     paragraph: list[str] = []
+    item = False
 
     def paragraph_lines() -> Iterator[bytes]:
         height, words = len(paragraph), " ".join(filter(None, paragraph))
@@ -86,23 +90,41 @@ def lines_of_notes(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
             yield msgspec.json.encode(line) + b"\n"
         yield from height * [_NOTHING]
 
-    code_ends, unclosed = -1, dict[str, int]()
     texts = [line.strip("\ufeff\r") for line in _text(name, lines).split("\n")]
+    code_ends, unclosed = _end_of_properties(texts), dict[str, int]()
     for number, text in enumerate(texts):
         if number <= code_ends:
             paragraph.append(text.strip())
             continue
+        underline = _UNDERLINE.match(text)
+        if underline and len(paragraph) == 1 and paragraph[0] and not item:
+            headings[0 if underline[1] else 1 :] = [paragraph.pop()]
+            yield from 2 * [_NOTHING]
+            continue
         code_ends = _end_of_code(texts, number, unclosed)
         heading, mark = _HEADING.match(text), _MARK.match(text)
-        if heading or mark or not text.strip():
+        blank = not text.strip() or _RULE.match(text)
+        if heading or mark or blank:
             yield from paragraph_lines()
         if heading:
             headings[len(heading[1]) - 1 :] = [heading[2]]
-        if heading or not text.strip():
+        if heading or blank:
             yield _NOTHING
         else:
+            item = bool(mark) or (item and bool(paragraph))
             paragraph.append((text[mark.end() :] if mark else text).strip())
     yield from paragraph_lines()
+
+
+def _end_of_properties(texts: list[str]) -> int:
+    """The last line of the properties at the beginning, whose marks become blank; -1: none."""
+    if texts[0].rstrip() != "---" or len(texts) < 2 or not _PROPERTY.match(texts[1]):
+        return -1
+    for number in range(2, len(texts)):
+        if texts[number].rstrip() in ("---", "..."):
+            texts[0] = texts[number] = ""
+            return number - 1
+    return -1
 
 
 def _end_of_code(texts: list[str], begins: int, unclosed: dict[str, int]) -> int:

@@ -127,6 +127,47 @@ def test_what_stands_in_fenced_code_is_no_heading_and_no_item() -> None:
     assert [number for number, line in enumerate(made, 1) if line.strip()] == [2, 9, 14, 15, 17]
 
 
+UNDERLINED = b"""---
+title: Ann
+tags:
+
+  - a
+---
+Before.
+
+House
+=====
+The boiler.
+
+Keys
+---
+- the blue one
+---
+Two lines,
+no heading
+---
+* * *
+A text below a rule.
+"""
+
+
+def test_properties_underlined_headings_and_rules_are_no_text() -> None:
+    made = list(lines_of_notes("n.md", UNDERLINED.splitlines(True)))
+    texts = {n: json.loads(line)["value"]["v"] for n, line in enumerate(made, 1) if line.strip()}
+    assert texts == {
+        1: "title: Ann tags: - a",
+        7: "Before.",
+        11: "House: The boiler.",
+        15: "House: Keys: the blue one",
+        17: "House: Keys: Two lines, no heading",
+        21: "House: Keys: A text below a rule.",
+    }
+    for text in (b"---\nno property\n---\n", b"---\na: b\n"):
+        made = lines_of_notes("n.md", text.splitlines(True))
+        words = [json.loads(line)["value"]["v"] for line in made if line.strip()]
+        assert words in ([], ["a: b"])
+
+
 def test_many_fences_left_open_take_no_long_time() -> None:
     began = time.process_time()
     made = list(lines_of_notes("n.md", 10_000 * [b"```sh\n"]))
