@@ -22,7 +22,7 @@ from engramlog.eventlog.log import ReadableLog
 from engramlog.projections.tables.database import SIDE_FILES, open_writer, query, query_one
 from engramlog.projections.tables.erasing import Erased, Refolding, erased_by
 from engramlog.projections.tables.file_state import other_versions
-from engramlog.projections.tables.peers.protocol_facts import admitted, stands_in
+from engramlog.projections.tables.peers.protocol_facts import admitted, note_copies, stands_in
 from engramlog.projections.tables.peers.refused_events import meaning, refused_in
 from engramlog.projections.tables.peers.remote_retractions import REMOTE_ENDS, is_remote_end
 from engramlog.projections.tables.projector import Projector
@@ -183,9 +183,13 @@ class ProjectionStore:
         if not events:
             return
         self._note_unknown(events)
+        meant = meaning(events, refused_in(self.db))
+        kept = admitted(meant, stands_in(self.db))
+        if len(kept) < len(meant):
+            note_copies(meant, kept, self.db)
         readable = [
             event
-            for event in admitted(meaning(events, refused_in(self.db)), stands_in(self.db))
+            for event in kept
             if event.payload is not None and type(event.payload) is not UnknownPayload
         ]
         own = [event for event in readable if event.peer is None or not is_remote_end(event)]

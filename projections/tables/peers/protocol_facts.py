@@ -3,10 +3,10 @@
 Such a fact has no event: the puller wraps it in one. Several of our nodes may wrap the same fact,
 replay each other, and must agree. So every projector sees a wrapped fact under an id computed from
 its content, with the foreign node's clock reading, time and name in the header: the same for every
-wrapping. The first wrapping applies, later ones change nothing.
+wrapping. The first wrapping applies; of later ones the tables note the positions, for erasures.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 
 import apsw
@@ -18,9 +18,15 @@ from engramlog.eventlog.event import Recorded
 from engramlog.eventlog.identifiers import id_text
 from engramlog.eventlog.kinds import FactAsserted, ForeignFact, ForeignPageReceived
 from engramlog.projections.moment import LIVE
-from engramlog.projections.tables.database import json_list, query, query_one, query_value
+from engramlog.projections.tables.database import (
+    json_list,
+    query,
+    query_column,
+    query_one,
+    query_value,
+)
 from engramlog.projections.tables.declared.policies import is_set_valued
-from engramlog.projections.tables.erasing import FACTS
+from engramlog.projections.tables.erasing import FACTS, POSITIONS
 from engramlog.projections.tables.facts.fact_retractions import RETRACTED_VALUE
 from engramlog.projections.tables.projector import Projector
 
@@ -30,8 +36,10 @@ _STANDS = """
 SELECT from_position FROM fact_rows WHERE id=?1
 UNION ALL SELECT 0 FROM erased_facts WHERE fact_id=?1 LIMIT 1
 """
-
-
+_NOTE_COPY = """
+INSERT OR IGNORE INTO foreign_copies
+SELECT ?1, ?2, EXISTS (SELECT 1 FROM erased_facts WHERE fact_id=?2)
+"""
 _ENDS = f"""
 SELECT 1 FROM fact_rows WHERE entity=? AND relation=? AND scope=? AND garden_id IS NULL
   AND source=? AND origin=? AND hlc<? AND to_position={LIVE} AND set_aside={LIVE}
@@ -91,6 +99,27 @@ def admitted(
     return kept
 
 
+def note_copies(events: Sequence[Recorded], kept: Sequence[Recorded], db: apsw.Connection) -> None:
+    """Note the events that ``admitted`` left out: an erasure of their fact erases them too."""
+    applied = {event.position for event in kept}
+    for event in events:
+        if event.position not in applied:
+            assert isinstance(event.payload, FactAsserted)
+            fact = id_text(foreign_event_id(event.payload))
+            db.execute(_NOTE_COPY, (event.position, fact))
+
+
+def copies_of(db: apsw.Connection, facts: Collection[str]) -> list[int]:
+    """Positions of the later wrappings of facts."""
+    sql = "SELECT position FROM foreign_copies WHERE fact_id IN (SELECT value FROM json_each(?))"
+    return query_column(db, sql, (json_list(facts),))
+
+
+def copies_after_erasure(db: apsw.Connection) -> list[int]:
+    """Positions of wrappings that came after their facts were erased."""
+    return query_column(db, "SELECT position FROM foreign_copies WHERE after_erasure")
+
+
 def stands_in(db: apsw.Connection) -> Callable[[bytes], int | None]:
     """``stands_at`` of the tables. An erased fact has no position and is not admitted again."""
 
@@ -110,12 +139,13 @@ class ForeignPages(Struct, frozen=True):
 
 
 class ForeignFactsProjector(Projector):
-    """Four tables. ``foreign_facts``: the fact behind a foreign node's id, and whether this node
-    wrapped it. ``foreign_cursors``: how far each scope of a node was pulled. ``foreign_pages``: the
-    outcome per node. ``foreign_refusals``: the refused facts."""
+    """Five tables. ``foreign_facts``: the fact behind a foreign node's id, and whether this node
+    wrapped it. ``foreign_copies``: its later wrappings, as ``note_copies`` finds them.
+    ``foreign_cursors``: how far each scope of a node was pulled. ``foreign_pages``: the outcome per
+    node. ``foreign_refusals``: the refused facts."""
 
     name = "foreign_facts"
-    version = 2
+    version = 3
     schema = """
     CREATE TABLE foreign_facts (
         node_id TEXT NOT NULL,
@@ -124,6 +154,13 @@ class ForeignFactsProjector(Projector):
         wrapped_here INTEGER NOT NULL,
         PRIMARY KEY (node_id, foreign_id, fact_id)
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE foreign_copies (
+        position INTEGER PRIMARY KEY,
+        fact_id TEXT NOT NULL,
+        after_erasure INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX foreign_copies_by_fact ON foreign_copies (fact_id);
+    CREATE INDEX foreign_copies_after_erasure ON foreign_copies (position) WHERE after_erasure;
     CREATE TABLE foreign_cursors (
         node_id TEXT NOT NULL,
         scope TEXT NOT NULL,
@@ -146,7 +183,10 @@ class ForeignFactsProjector(Projector):
     ) STRICT, WITHOUT ROWID;
     """
     kinds = frozenset({"fact_asserted", "foreign_page_received"})
-    erasing = (f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",)
+    erasing = (
+        f"DELETE FROM foreign_facts WHERE fact_id IN {FACTS}",
+        f"DELETE FROM foreign_copies WHERE position IN {POSITIONS}",
+    )
 
     def apply_event(self, event: Recorded, db: apsw.Connection) -> None:
         payload = event.payload

@@ -32,7 +32,7 @@ SCHEMAS = {
     "consolidation": (1, "366f8253"),
     "peers": (2, "0ed88c6d"),
     "foreign_ends": (4, "fe547f2e"),
-    "foreign_facts": (2, "1dae53a2"),
+    "foreign_facts": (3, "df652cf2"),
     "subscriptions": (2, "7d29c03c"),
     "summaries": (1, "9f1bebd1"),
     "tombstones": (2, "a79176ab"),

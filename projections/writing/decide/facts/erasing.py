@@ -29,7 +29,11 @@ from engramlog.projections.tables.erasing import events_at
 from engramlog.projections.tables.facts.attributes import attributed
 from engramlog.projections.tables.facts.erasures import find_erasure, find_erasure_receipt, held
 from engramlog.projections.tables.facts.facts import fact_id
-from engramlog.projections.tables.peers.protocol_facts import unwrapped
+from engramlog.projections.tables.peers.protocol_facts import (
+    copies_after_erasure,
+    copies_of,
+    unwrapped,
+)
 from engramlog.projections.tables.peers.remote_retractions import erasures_taking_effect
 from engramlog.projections.writing.commands import EraseEvents, EraseFacts, Refused
 from engramlog.projections.writing.decide.authority import covers_scope
@@ -143,6 +147,7 @@ def foreign_erasures(context: Context) -> list[Draft]:
             continue
         events = {fact.position: fact.id for fact in doomed}
         events |= dict.fromkeys(attributed(context.db, facts), "")
+        events |= dict.fromkeys(copies_of(context.db, facts), "")
         named = context.log.positions_of([id_bytes(text) for text in claim.payload.events])
         found = [
             event
@@ -162,6 +167,18 @@ def foreign_erasures(context: Context) -> list[Draft]:
             event_id,
         )
     return drafts
+
+
+def late_copies(context: Context) -> list[Draft]:
+    """Local events that erase what peers brought of facts that were erased here before. They are an
+    erasure of their own: the first one may have its receipt."""
+    events = list(events_at(context.log, copies_after_erasure(context.db)))
+    if not events:
+        return []
+    erasure_id = id_text(events[0].event_id)
+    return _named_in_partitions(
+        erasure_id, "unspecified", events, context, lambda _event: NODE_STREAM
+    )
 
 
 def erase_events(command: EraseEvents, context: Context) -> Decision | Refused:
@@ -215,6 +232,7 @@ def _events(
     asked = (json_list(doomed), json_list(sorted(targets)))
     speaking = set(query_column(context.db, _SPEAKING, asked))
     speaking |= named_elsewhere(context.db, doomed, command)
+    speaking |= set(copies_of(context.db, doomed))
     events = {
         event.position: event
         for event in events_at(context.log, (positions | speaking | ends) - {LIVE})
@@ -274,12 +292,15 @@ def _named_in_partitions(
     for event in events:
         by_partition.setdefault(partition_of(event), []).append(event)
     drafts: list[Draft] = []
+    told: set[str] = set()
     for partition, named in by_partition.items():
         for start in range(0, len(named), EVENTS_NAMED_MAX):
             some = named[start : start + EVENTS_NAMED_MAX]
-            facts = [
+            stated = [
                 fact_id(unwrapped(each)) for each in some if isinstance(each.payload, FactAsserted)
             ]
+            facts = [fact for fact in dict.fromkeys(stated) if fact not in told]
+            told.update(facts)
             payload = FactErased(
                 erasure_id=erasure_id,
                 events=[id_text(each.event_id) for each in some],

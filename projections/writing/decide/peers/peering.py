@@ -21,7 +21,7 @@ from engramlog.projections.writing import peer_commands as ask
 from engramlog.projections.writing.commands import Refused
 from engramlog.projections.writing.content_rules import CONTENT_RULES
 from engramlog.projections.writing.decide.context import Adoption, Context, Decision
-from engramlog.projections.writing.decide.facts.erasing import foreign_erasures
+from engramlog.projections.writing.decide.facts.erasing import foreign_erasures, late_copies
 from engramlog.projections.writing.decide.facts.tombstoning import regranted
 
 _PEER_OF_NODE = """
@@ -136,6 +136,7 @@ def take_foreign_ends(_: ask.TakeForeignEnds, context: Context) -> Decision:
             ended = _resolution(of_event[0], facts, context)
         drafts.append(context.draft(ended, NODE_STREAM, event_id))
     drafts += foreign_erasures(context)
+    drafts += late_copies(context)
     return Decision(drafts, created=bool(drafts))
 
 

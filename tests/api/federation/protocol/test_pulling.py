@@ -10,6 +10,7 @@ import pytest
 
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.kinds import PeerGrants
+from tests.worlds.data_files import files_with
 from tests.worlds.live import CONTROL_TOKEN, LiveNode
 from tests.worlds.protocol_peers import (
     acquaint,
@@ -330,29 +331,61 @@ def test_two_nodes_that_pull_one_peer_agree(
     assert a.node.reader.digests().shared == b.node.reader.digests().shared
 
 
+@pytest.fixture
+def pullers(serve: Callable[..., LiveNode], clock: FixedClock) -> list[LiveNode]:
+    """Two nodes that pull by the protocol."""
+    settings = {
+        "federation_enabled": True,
+        "federation_insecure": True,
+        "federation_pull_interval_s": 0.05,
+    }
+    return [serve(clock=clock, **settings) for _ in range(2)]
+
+
 def test_an_erased_fact_does_not_come_back_however_it_comes(
-    serve: Callable[..., LiveNode], clock: FixedClock, peer: ReferenceNode
+    pullers: list[LiveNode], peer: ReferenceNode
 ) -> None:
-    a, b = (
-        serve(
-            clock=clock,
-            federation_enabled=True,
-            federation_insecure=True,
-            federation_pull_interval_s=0.05,
-        )
-        for _ in range(2)
-    )
+    a, b = pullers
     gone = peer.state("to be forgotten")
     peer.state("kept")
-    for node in (a, b):
+    for node in pullers:
         acquaint(node, peer)
         until(lambda node=node: len(held(node)) == 2)
-    body = {"entity": gone["entity"], "reason": "request", "wait": False}
-    erased = a.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json=body)
-    assert erased.status_code in (200, 201, 202), erased.text
+    erase(a, gone["entity"])
     until(lambda: len(held(a)) == 1)
     wrap_into(a, scope_events(b))
     time.sleep(0.3)
     assert [record["value"]["v"] for record in held(a)] == ["kept"]
     a.node.rebuild()
     assert [record["value"]["v"] for record in held(a)] == ["kept"]
+    until(lambda: not files_with(a.settings.data_dir, b"forgotten"))
+    until(lambda: {each["status"] for each in erasures(a)} == {"clean"})
+    a.node.rebuild()  # raises if it differs
+
+
+def test_an_erased_fact_leaves_no_copy_that_another_puller_brought(
+    pullers: list[LiveNode], peer: ReferenceNode
+) -> None:
+    a, b = pullers
+    gone = peer.state("to be forgotten")
+    peer.state("kept")
+    for node in pullers:
+        acquaint(node, peer)
+        until(lambda node=node: len(held(node)) == 2)
+    wrap_into(a, scope_events(b))
+    erase(a, gone["entity"])
+    until(lambda: {each["status"] for each in erasures(a)} == {"clean"})
+    (erasure,) = erasures(a)
+    assert (erasure["facts"], erasure["events"]) == (1, 2)
+    assert files_with(a.settings.data_dir, b"forgotten") == {}
+    a.node.rebuild()  # raises if it differs
+
+
+def erase(live: LiveNode, entity: str) -> None:
+    body = {"entity": entity, "reason": "request"}
+    erased = live.call("POST", "/v1/erasures", key=CONTROL_TOKEN, json=body)
+    assert erased.status_code == 202, erased.text
+
+
+def erasures(live: LiveNode) -> list[dict[str, Any]]:
+    return live.call("GET", "/v1/erasures", key=CONTROL_TOKEN).json()["erasures"]
