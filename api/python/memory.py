@@ -27,7 +27,11 @@ def _waiting(
     def verb(self: MemoryView, *args: Given.args, **options: Given.kwargs) -> Result:
         given = [_read("", each) for each in args]
         named = {name: _read(name, each) for name, each in options.items()}
-        return waited(called(self.awaited, *given, **named))
+        try:
+            asked = called(self.awaited, *given, **named)
+        except TypeError as fault:  # it names the twin's class
+            raise TypeError(str(fault).replace("AsyncMemory", "Memory", 1)) from None
+        return waited(asked)
 
     return verb
 

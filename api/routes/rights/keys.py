@@ -62,7 +62,7 @@ async def create_key(call: Call, request: KeyRequest) -> KeyRecord:
         raise ApiError(400, "permissions must name at least one permission")
     unknown = sorted(set(request.permissions) - set(PERMISSIONS))
     if unknown:
-        raise ApiError(400, f"unknown permissions: {unknown}")
+        raise ApiError(400, f"unknown permissions: {unknown}; known: {sorted(PERMISSIONS)}")
     if "replicate" in request.permissions and not call.authorization.every_garden:
         # Replicas read gardens too, which admins of the node may not.
         raise ApiError(403, "only the machine's own command line can grant replicate")

@@ -282,6 +282,11 @@ def test_help_and_stand_ins_know_the_arguments_of_a_verb() -> None:
         stand_in.recall("who plays the cello?", usr="ann")
 
 
+def test_a_wrong_argument_names_the_callers_class(memory: Memory) -> None:
+    with pytest.raises(TypeError, match=r"^Memory\.remember\(\) takes 2 positional"):
+        memory.remember("plays the cello", "ann")  # pyright: ignore[reportCallIssue]
+
+
 def test_a_card_sums_an_entity_up(memory: Memory, user: str) -> None:
     memory.assert_fact(f"user:{user}", "memory:town", "Graz")
     card = memory.card(f"user:{user}")
