@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -168,11 +167,10 @@ def test_properties_underlined_headings_and_rules_are_no_text() -> None:
         assert words in ([], ["a: b"])
 
 
-def test_many_fences_left_open_take_no_long_time() -> None:
-    began = time.process_time()
-    made = list(lines_of_notes("n.md", 10_000 * [b"```sh\n"]))
+def test_fences_left_open_are_read_in_linear_time() -> None:
+    """In quadratic time this takes an hour and reaches the limit."""
+    made = list(lines_of_notes("n.md", 100_000 * [b"```sh\n"]))
     assert len(facts(made)) == 1
-    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(
