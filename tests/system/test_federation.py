@@ -194,6 +194,15 @@ def test_a_declaration_of_a_stopped_node_has_its_address(
         assert json.loads(shown.stdout)["node_url"] == url
 
 
+def test_a_node_added_as_its_own_peer_is_told_so_each_time(start: Start) -> None:
+    node = start("a")
+    for _ in range(2):  # one record is kept
+        added = engramlog("peer", "add", node.url, "--data", node.data)
+        assert "the declaration was rejected: a node is no peer of itself" in added.stderr
+    (peer,) = json.loads(engramlog("peer", "list", "--data", node.data, "--json").stdout)["peers"]
+    assert peer["status"] == "rejected"
+
+
 def test_peers_are_managed_from_the_command_line(start: Start) -> None:
     a, b = start("a"), start("b")
     added = engramlog("peer", "add", b.url, "--data", a.data)

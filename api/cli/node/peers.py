@@ -8,7 +8,7 @@ from engramlog.api.cli.reach import reach
 from engramlog.api.cli.requests import Request, as_json, fields_of, says, table
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.cli.text_tables import print_json
-from engramlog.api.client.client import Client, ClientError
+from engramlog.api.client.client import Client, ClientError, path_segment
 
 EXAMPLES = """\
 examples:
@@ -118,10 +118,12 @@ def run_add(args: argparse.Namespace) -> int:
     shown = declaration.pop("pubkey_fingerprint", None)
     with reach(args) as client:
         answer = client.post(PEERS, declaration)
+        rejected = answer["status"] == "rejected"
+        why = _why_rejected(client, declaration, answer) if rejected else None
     if args.json:
         print_json(answer)
-    if answer["status"] == "rejected":
-        raise CommandError(f"the declaration was rejected: {_why_rejected(client, answer)}")
+    if why is not None:
+        raise CommandError(f"the declaration was rejected: {why}")
     if not args.json:
         print(f"peer {answer['peer_id']} ({declaration['node_id']}) waits for approval")
         print(f"its key's fingerprint: {shown}")
@@ -130,12 +132,15 @@ def run_add(args: argparse.Namespace) -> int:
     return 0
 
 
-def _why_rejected(client: Client, answer: dict[str, Any]) -> str:
-    """The reason for the rejection, which only administrators see."""
-    try:
-        return str(client.get(f"{PEERS}/{answer['peer_id']}")["reason"])
-    except ClientError:
-        return str(answer["reason"])
+def _why_rejected(client: Client, declaration: dict[str, Any], answer: dict[str, Any]) -> str:
+    """The reason for the rejection, which only administrators see. Of a node that was rejected
+    for the same reason before, that record is kept, and no new one."""
+    for peer in (answer["peer_id"], declaration["node_id"]):
+        try:
+            return str(client.get(f"{PEERS}/{path_segment(peer, safe=':')}")["reason"])
+        except ClientError:
+            pass
+    return str(answer["reason"])
 
 
 def _show_compared(_: argparse.Namespace, answer: dict[str, Any]) -> None:
