@@ -126,7 +126,7 @@ def open_log(
         require_own_log(directory)
         return log_inside(directory, clock)
     if not is_log_url(url):
-        raise DataDirectoryError(f"log must be a postgresql:// address, is {url!r}")
+        raise DataDirectoryError("log must be a postgresql:// address")  # it may have a password
     if directory.log_path.exists():
         raise DataDirectoryError(
             f"{directory.path} contains a log: copy it with 'engramlog copy-log {directory.path} "

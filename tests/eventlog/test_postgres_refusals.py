@@ -2,21 +2,24 @@
 
 import threading
 import time
+import traceback
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
+from engramlog.api.node.node import Node
 from engramlog.eventlog.clock import FixedClock
 from engramlog.eventlog.engines.postgres import session
 from engramlog.eventlog.engines.postgres.listening import Listener
 from engramlog.eventlog.engines.postgres.log import PostgresLog
 from engramlog.eventlog.engines.postgres.server import ServerState
-from engramlog.eventlog.errors import LogBusy, LogClosed, StorageFailed, StorageFull
+from engramlog.eventlog.errors import EventLogError, LogBusy, LogClosed, StorageFailed, StorageFull
 from engramlog.replay.verify import verify
 from tests.worlds.postgres_servers import Server, wait_until
 from tests.worlds.samples import ORIGIN, START_US, fact
@@ -64,6 +67,16 @@ def written_log(server: Server, url: str) -> Generator[tuple[psycopg.Connection[
     with psycopg.connect(server.url(), autocommit=True) as db, open_log(url) as log:
         log.append([fact()])
         yield db, log
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://u:secret%zz@h/db", "postgresql://u:secret x@h/db", "Postgresql://u:secret@h/db"],
+)
+def test_no_fault_of_an_address_repeats_its_password(tmp_path: Path, url: str) -> None:
+    with pytest.raises(EventLogError, match="address") as refused:
+        Node.open(tmp_path / "data", log=url)
+    assert "secret" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_a_connection_that_was_ended_while_idle_costs_no_write(

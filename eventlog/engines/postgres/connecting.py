@@ -80,7 +80,11 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 def connect(url: str, **server_settings: str) -> Connection:
     """A connection to the server that takes writes, among those in ``url``. ``server_settings`` are
     set for the session. Raises psycopg.Error."""
-    given = conninfo_to_dict(url)
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as fault:  # it quotes a part, perhaps the password
+        words = str(fault).partition('"')[0].strip(" :\n")
+        raise psycopg.ProgrammingError(f"the log's address is malformed: {words}") from None
     options = [str(given.get("options", ""))]
     settings = {**SESSION_SETTINGS, **server_settings}
     options += [f"-c {name}={value}" for name, value in settings.items()]
