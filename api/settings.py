@@ -210,7 +210,12 @@ class Settings(BaseModel, extra="forbid", frozen=True):
     def _check_url(cls, url: str) -> str:
         if url and not re.match(r"^https?://[^\s/]+", url):
             raise ValueError("must be an http:// or https:// URL")
-        return url.rstrip("/")
+        return url.rstrip().rstrip("/")
+
+    @field_validator("log")
+    @classmethod
+    def _without_line_end(cls, url: str) -> str:
+        return url.strip()  # of the file that it may be in, with its password
 
     @field_validator("cors_allowed_origin_regex")
     @classmethod

@@ -180,3 +180,8 @@ def test_unknown_variables_cause_warnings_with_the_likely_name() -> None:
 def test_the_public_url_follows_the_address() -> None:
     assert Settings(host="::1", port=9).public_url == "http://[::1]:9"
     assert Settings(node_url="https://a.example/").public_url == "https://a.example"
+
+
+def test_an_address_may_end_with_the_line_of_its_file() -> None:
+    assert Settings(log="postgresql://node@h/db\n").log == "postgresql://node@h/db"
+    assert Settings(embed_url="https://a.example/v1/\r\n").embed_url == "https://a.example/v1"
