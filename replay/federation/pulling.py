@@ -129,8 +129,7 @@ def pull(
         PageFault: its statement of heads is not credible.
         Exception: a page exposed a fault of ours; raised after the other streams are done.
     """
-    # First: another node over the log may take what the peer signs after its statement.
-    heads = here.log.stream_heads()
+    heads = here.log.stream_heads()  # before another node over it takes what the peer signs later
     statement = source.heads()
     check_statement(statement, peer)
     if statement.public_key != peer.public_key:

@@ -38,7 +38,6 @@ from engramlog.api.schemas.erasures import (
 )
 from engramlog.eventlog.identifiers import IdentifierSource, id_text
 from engramlog.eventlog.kinds import LegalHoldSet
-from engramlog.projections.image.view import everything
 from engramlog.projections.image.visible_facts import known
 from engramlog.projections.moment import LIVE
 from engramlog.projections.normalization import URI_LENGTH_MAX
@@ -88,8 +87,10 @@ async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
     if entity is not None and body.mentions:
         await call.in_pool(lambda: _require_whole_name(call, entity))
     says = await asyncio.to_thread(_repeating, call, body.fact_ids, entity)
-    service.tracker.withhold(partial(asks, says=says))
+    if says is not None:
+        service.tracker.withhold(partial(asks, says=says))
     await service.tracker.flush()
+    told = [] if says is None else await asyncio.to_thread(_telling, call, body.fact_ids, says)
     identifiers = IdentifierSource(call.node.log.origin)
     command = shaped(
         body,
@@ -98,7 +99,7 @@ async def begin_erasure(call: Call, body: ErasureRequest) -> ErasureBegun:
         fact_ids=tuple(body.fact_ids),
         entity=entity,
         rights=call.authorization,
-        events=tuple(await asyncio.to_thread(_telling, call, body.fact_ids, says)),
+        events=tuple(told),
     )
     try:
         done = await call.do(command)
@@ -142,8 +143,8 @@ def _require_whole_name(call: Call, name: str) -> None:
     raise coded("fact_not_found", f"no facts are about {name}; give {names}")
 
 
-def _repeating(call: Call, fact_ids: list[str], entity: str | None) -> Callable[[str], bool]:
-    """Tells whether a text repeats one to erase."""
+def _repeating(call: Call, fact_ids: list[str], entity: str | None) -> Callable[[str], bool] | None:
+    """Tells whether a text repeats one to erase; None if there is nothing to look for."""
     reader = call.node.reader
     view = reader.pin()
     named = [slot for fact in fact_ids if (slot := view.slot_of(fact)) is not None]
@@ -151,6 +152,8 @@ def _repeating(call: Call, fact_ids: list[str], entity: str | None) -> Callable[
     texts = {row.value_v for row in reader.rows(view.from_position[places].tolist())}
     texts = {text.casefold() for text in texts if len(text) >= TEXT_LENGTH_MIN}
     names = None if entity is None else spellings_of(entity)
+    if not texts and names is None:
+        return None
 
     def says(text: str) -> bool:
         folded = text.casefold()
@@ -226,11 +229,11 @@ def _unknown_warning(call: Call, name: str) -> list[str]:
     """A warning about an entity that nothing is known of: a mistyped name protects nothing."""
     view = call.view()
     number = view.entities.number(name)
-    slots = everything(view)
-    slots = slots[(view.entity[slots] == number) | (view.object[slots] == number)]
     rights = call.authorization.past_tombstones()
-    if len(known(view, rights, call.moment(view), slots)):
-        return []
+    if number is not None:
+        slots = np.concatenate((view.entity_slots(number), view.object_slots(number)))
+        if len(known(view, rights, call.moment(view), slots)):
+            return []
     if call.node.reader.ask(has_episodes, name, rights):
         return []
     meant = entity_named(call, name, view.position)
