@@ -342,16 +342,22 @@ def pullers(serve: Callable[..., LiveNode], clock: FixedClock) -> list[LiveNode]
     return [serve(clock=clock, **settings) for _ in range(2)]
 
 
-def test_an_erased_fact_does_not_come_back_however_it_comes(
-    pullers: list[LiveNode], peer: ReferenceNode
-) -> None:
-    a, b = pullers
+@pytest.fixture
+def doomed(pullers: list[LiveNode], peer: ReferenceNode) -> str:
+    """The entity of one of two facts that both have pulled."""
     gone = peer.state("to be forgotten")
     peer.state("kept")
     for node in pullers:
         acquaint(node, peer)
         until(lambda node=node: len(held(node)) == 2)
-    erase(a, gone["entity"])
+    return gone["entity"]
+
+
+def test_an_erased_fact_does_not_come_back_however_it_comes(
+    pullers: list[LiveNode], doomed: str
+) -> None:
+    a, b = pullers
+    erase(a, doomed)
     until(lambda: len(held(a)) == 1)
     wrap_into(a, scope_events(b))
     time.sleep(0.3)
@@ -364,16 +370,11 @@ def test_an_erased_fact_does_not_come_back_however_it_comes(
 
 
 def test_an_erased_fact_leaves_no_copy_that_another_puller_brought(
-    pullers: list[LiveNode], peer: ReferenceNode
+    pullers: list[LiveNode], doomed: str
 ) -> None:
     a, b = pullers
-    gone = peer.state("to be forgotten")
-    peer.state("kept")
-    for node in pullers:
-        acquaint(node, peer)
-        until(lambda node=node: len(held(node)) == 2)
     wrap_into(a, scope_events(b))
-    erase(a, gone["entity"])
+    erase(a, doomed)
     until(lambda: {each["status"] for each in erasures(a)} == {"clean"})
     (erasure,) = erasures(a)
     assert (erasure["facts"], erasure["events"]) == (1, 2)
