@@ -90,9 +90,14 @@ def settings_of(args: argparse.Namespace, **flags: object) -> Settings:
 
     given = {"data_dir": getattr(args, "data_dir", None), **flags}
     settings, warnings = load_settings(given, config=getattr(args, "config", None))
+    warn(*warnings)
+    return settings
+
+
+def warn(*warnings: str) -> None:
+    """Print warnings on stderr, each as a line."""
     for warning in warnings:
         print(f"engramlog: warning: {warning}", file=sys.stderr)
-    return settings
 
 
 def url_of(args: argparse.Namespace) -> str | None:

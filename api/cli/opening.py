@@ -2,14 +2,13 @@
 
 import os
 import pwd
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Literal
 
-from engramlog.api.cli.arguments import CommandError
+from engramlog.api.cli.arguments import CommandError, warn
 from engramlog.api.cli.progress import progress_bar
 from engramlog.api.client.client import Client
 from engramlog.api.node.node import Node
@@ -73,10 +72,9 @@ def open_node(
             accept_rollback=accept_rollback,
         )
     if owner is not None:
-        print(
-            f"engramlog: warning: {path} belongs to {owner}, whose node cannot open the files that "
-            f"root makes there: start that node first, or 'chown -R {owner} {path}' afterwards",
-            file=sys.stderr,
+        warn(
+            f"{path} belongs to {owner}, whose node cannot open the files that root makes there: "
+            f"start that node first, or 'chown -R {owner} {path}' afterwards"
         )
     settle_heap()
     take_short_turns()

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -104,12 +103,6 @@ def table(columns: Mapping[str, Column], rows: str = "", empty: str = "") -> Sho
             print("more follow")
 
     return show
-
-
-def warn_of(answer: Mapping[str, Any]) -> None:
-    """Print an answer's warnings on stderr."""
-    for warning in answer.get("warnings", ()):
-        print(f"engramlog: warning: {warning}", file=sys.stderr)
 
 
 def as_json(_: argparse.Namespace, answer: object) -> None:

@@ -4,9 +4,9 @@ import argparse
 import time
 from typing import Any
 
-from engramlog.api.cli.arguments import CommandError, add_target_arguments, url_of
+from engramlog.api.cli.arguments import CommandError, add_target_arguments, url_of, warn
 from engramlog.api.cli.reach import reach
-from engramlog.api.cli.requests import Request, table, warn_of
+from engramlog.api.cli.requests import Request, table
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.cli.text_tables import print_json
 from engramlog.api.client.client import Client
@@ -161,7 +161,7 @@ def run_holds(args: argparse.Namespace) -> int:
         if "held" in args:
             target = {"fact_id": args.fact} if args.fact is not None else {"entity": args.entity}
             body = {**target, "held": args.held, "reason": args.reason}
-            warn_of(client.request("PUT", "/v1/legal-holds", body=body))
+            warn(*client.request("PUT", "/v1/legal-holds", body=body).get("warnings", ()))
         pages = client.pages("/v1/legal-holds", {"limit": 500})
         answer = {"holds": [each for page in pages for each in page["holds"]]}
     if args.json:

@@ -4,9 +4,8 @@ import argparse
 import json
 from typing import Any
 
-from engramlog.api.cli.arguments import CommandError, add_target_arguments, add_user_argument
+from engramlog.api.cli.arguments import CommandError, add_target_arguments, add_user_argument, warn
 from engramlog.api.cli.reach import reach
-from engramlog.api.cli.requests import warn_of
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.client.client import path_segment
 
@@ -87,7 +86,7 @@ def run_store(args: argparse.Namespace) -> int:
     with reach(args, create=storing, embedding="asked" if storing else "off") as client:
         answer: dict[str, Any] = client.request(method, path, body=body)
     stored = bool(answer.get("stored", True))
-    warn_of(answer)
+    warn(*answer.get("warnings", ()))
     shown_answer = answer if args.json else shown(answer)
     print(json.dumps(shown_answer, ensure_ascii=False, separators=(",", ":")))
     return 0 if stored else 1

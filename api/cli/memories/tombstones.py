@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
-from engramlog.api.cli.arguments import add_target_arguments
+from engramlog.api.cli.arguments import add_target_arguments, warn
 from engramlog.api.cli.reach import reach
-from engramlog.api.cli.requests import Request, fields_of, says, table, warn_of
+from engramlog.api.cli.requests import Request, fields_of, says, table
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.cli.text_tables import print_json
 from engramlog.api.client.client import Client, ClientError
@@ -71,7 +71,7 @@ def run_set(args: argparse.Namespace) -> int:
         known = _is_known(client, args.entity_uri)
         made = client.post("/v1/tombstones", {**fields_of(args), "wait": args.erase})
     if not known:
-        warn_of({"warnings": [f"no live fact is about {made['entity_uri']}"]})
+        warn(f"no live fact is about {made['entity_uri']}")
     if args.json:
         return print_json(made)
     print(f"{made['id']} hides {made['entity_uri']} ({made['scope']})")

@@ -5,9 +5,9 @@ import getpass
 import json
 from typing import Any
 
-from engramlog.api.cli.arguments import CommandError, add_target_arguments, url_of, user_named
+from engramlog.api.cli.arguments import CommandError, add_target_arguments, url_of, user_named, warn
 from engramlog.api.cli.reach import reach
-from engramlog.api.cli.requests import Request, fields_of, warn_of
+from engramlog.api.cli.requests import Request, fields_of
 from engramlog.api.cli.subcommands import Subcommands
 from engramlog.api.cli.text_tables import fact_text, print_json
 from engramlog.api.client.client import Client
@@ -77,7 +77,7 @@ def run_remember(args: argparse.Namespace) -> int:
         owner = own_name(args, client) if args.user is None else user_named(args.user)
         body = {"content": args.text, "source": owner, "scope": args.scope}
         answer: dict[str, Any] = client.post("/v1/memories", body)
-    warn_of(answer)
+    warn(*answer.get("warnings", ()))
     if args.json:
         print_json(answer)
     elif not answer["stored"]:
@@ -101,7 +101,7 @@ def run_assert(args: argparse.Namespace) -> int:
         for name in ("ref", "text"):
             body.pop(name, None)
         record: dict[str, Any] = client.post("/v1/facts", body)
-    warn_of(record)
+    warn(*record.get("warnings", ()))
     if args.json:
         print_json(record)
     else:

@@ -11,7 +11,7 @@ import sys
 from typing import Any, cast
 
 from engramlog.api.answers.recall.statements import statement_of
-from engramlog.api.cli.arguments import add_target_arguments, add_user_argument, user_named
+from engramlog.api.cli.arguments import add_target_arguments, add_user_argument, user_named, warn
 from engramlog.api.cli.reach import reach
 from engramlog.api.cli.subcommands import Subcommands
 
@@ -68,8 +68,7 @@ def _recalled(args: argparse.Namespace, prompt: str) -> str:
     most, bad_most = whole_number(
         os.environ, "ABMIND_HOOK_RECALL_MAX_CHARS", CHARACTERS, CHARACTERS_MAX
     )
-    for warning in filter(None, (bad_limit, bad_most)):
-        print(f"engramlog: warning: {warning}", file=sys.stderr)
+    warn(*filter(None, (bad_limit, bad_most)))
     body = {
         "query": prompt[:PROMPT_MAX],
         "intent": "ambient",

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from engramlog.api.cli.arguments import CommandError
+from engramlog.api.cli.arguments import CommandError, warn
 from engramlog.api.cli.reach import reach
 from engramlog.api.cli.requests import Request, says, table
 from engramlog.api.cli.subcommands import Subcommands
@@ -59,8 +59,7 @@ def run_show(args: argparse.Namespace) -> int:
         from engramlog.api.cli.questions.abmind_environment import tuned
 
         document, warnings = tuned(document, os.environ)
-        for warning in warnings:
-            print(f"engramlog: warning: {warning}", file=sys.stderr)
+        warn(*warnings)
     print(json.dumps(document, ensure_ascii=False, indent=2))
     return 0
 
